@@ -30,15 +30,15 @@ def go_on(
         AllocationFailed: it had no memory.
         LaunchError: anything else.
     """
-    at = next(number for number, one in enumerate(every) if one is failed)
+    at = next(number for number, step in enumerate(every) if step is failed)
     behind, done = every[at + 1 :], 0
     spoiled = set(_touched(failed)[1])
-    for one in independent(behind, spoiled, _touched):
+    for step in independent(behind, spoiled, _touched):
         try:
-            one.run()
+            step.run()
             done += 1
-        except Exception:  # it is the first one that is told
-            spoiled.update(_touched(one)[1])
+        except Exception:  # the first error is raised below
+            spoiled.update(_touched(step)[1])
     error = launch_error(backend, commands, failed, why, consequence(len(behind) - done))
     if isinstance(why, MemoryError | AllocationFailed):
         raise AllocationFailed(str(error), operation=error.operation) from why

@@ -1,6 +1,6 @@
 """JAX as `xp` of the routines: the names of `jax.numpy`, and what it does differently from NumPy.
 
-A buffer is a vector of 32-bit numbers. Functions here take the type that they are given, and `put` and `put_windows`
+A buffer is a vector of 32-bit numbers. Functions here take any 32-bit type, and `put` and `put_windows`
 give that of what they change.
 """
 
@@ -54,7 +54,7 @@ printed = partial(_printed.printed, "jax")
 
 
 def __getattr__(name: str) -> Any:
-    value = globals()[name] = getattr(jnp, name)  # found here the next time
+    value = globals()[name] = getattr(jnp, name)  # looked up here the next time
     return value
 
 
@@ -296,7 +296,7 @@ def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int]
         return old
     axes = _moving(shape, strides)
     ordered = values.transpose(
-        0, *(1 + axis for axis in range(len(shape)) if axis not in axes), *(1 + one for one in axes)
+        0, *(1 + axis for axis in range(len(shape)) if axis not in axes), *(1 + axis for axis in axes)
     )
     flat = ordered.reshape(values.shape[0], -1)
     counts, steps = [shape[axis] for axis in axes], [strides[axis] for axis in axes]
@@ -409,7 +409,7 @@ def over_pairs(
     count = max(1, min(rows, _PAIRS // max(1, batch[0] * batch[1] * p["other_rows"])))
 
     def results(first: Any) -> Sequence[Array]:
-        return [jnp.broadcast_to(one, (*batch, *one.shape[2:])) for one in function(Block(first, count))]
+        return [jnp.broadcast_to(values, (*batch, *values.shape[2:])) for values in function(Block(first, count))]
 
     if count == rows:
         return results(0)

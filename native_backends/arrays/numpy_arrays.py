@@ -50,7 +50,7 @@ printed = partial(_printed.printed, "numpy")
 
 
 def __getattr__(name: str) -> Any:
-    value = globals()[name] = getattr(np, name)  # found here the next time
+    value = globals()[name] = getattr(np, name)  # looked up here the next time
     return value
 
 

@@ -102,11 +102,11 @@ def _load_state(
     codes = xp.codes(stored, slot_storage.BITS[kind])
 
     def values(entry: Any) -> Results:
-        found = entry.array(codes, 1, (size,), (1,))
+        elements = entry.array(codes, 1, (size,), (1,))
         if not slot_storage.is_blockwise([kind]):
-            return (decoded(xp, kind, found),)
+            return (decoded(xp, kind, elements),)
         maxima = xp.strided(xp.floats(largest), entry.members[1] // BLOCK, (-(-size // BLOCK),), (1,))
-        return (decoded(xp, kind, found, xp.repeat(maxima, BLOCK)[:size]),)
+        return (decoded(xp, kind, elements, xp.repeat(maxima, BLOCK)[:size]),)
 
     return xp.over_entries(p, table, 3, scalars, values, (xp.floats(loaded), lambda entry: entry.members[2], (1,)))
 
@@ -124,8 +124,8 @@ def _store_state(
         values = entry.array(xp.floats(loaded), 2, (size,), (1,))
         if len(targets) > 1:
             most = block_maxima(xp, values)
-            found = encoded(xp, kind, values, None, None, xp.repeat(most, BLOCK)[:size])
-            return found.astype(codes.dtype), most
+            elements = encoded(xp, kind, values, None, None, xp.repeat(most, BLOCK)[:size])
+            return elements.astype(codes.dtype), most
         seed = xp.uint32(entry.scalar(p["step_word"])) * np.uint32(2) + np.uint32(p["seed"])
         places = xp.uint32(entry.members[1]) + xp.arange(size, dtype=np.uint32)
         return (encoded(xp, kind, values, places, seed).astype(codes.dtype),)

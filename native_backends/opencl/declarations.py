@@ -23,23 +23,25 @@ def _with(kind: str, result: str, names: str, *parameters: str) -> dict[str, lis
 
 def _integers(names: str, *parameters: str) -> dict[str, list[str]]:
     """Return declarations of functions by name, for `int` and for `uint`, which replace ``T`` in the parameters."""
-    found: dict[str, list[str]] = {}
+    declared: dict[str, list[str]] = {}
     for type_ in ("int", "uint"):
-        made = _with("pure", type_, names, *(one.replace("T", type_) for one in parameters))
+        made = _with("pure", type_, names, *(parameter.replace("T", type_) for parameter in parameters))
         for name, lines in made.items():
-            found.setdefault(name, []).extend(lines)
-    return found
+            declared.setdefault(name, []).extend(lines)
+    return declared
 
 
 def _atomics(names: str, *values: str) -> dict[str, list[str]]:
     """Return declarations of atomic functions by name, for `int` and `uint` in global and in local memory."""
-    found: dict[str, list[str]] = {}
+    declared: dict[str, list[str]] = {}
     for space in ("__global", "__local"):
         for type_ in ("int", "uint"):
-            made = _with("", type_, names, f"volatile {space} {type_} *", *(one.replace("T", type_) for one in values))
+            made = _with(
+                "", type_, names, f"volatile {space} {type_} *", *(value.replace("T", type_) for value in values)
+            )
             for name, lines in made.items():
-                found.setdefault(name, []).extend(lines)
-    return found
+                declared.setdefault(name, []).extend(lines)
+    return declared
 
 
 _DECLARATIONS = {

@@ -52,7 +52,7 @@ class Program(NamedTuple):
             parameters: the kernel's uniform block.
         """
         arguments = self.interface.arguments
-        names = [one.name for one in arguments if one.kind == "buffer"]
+        names = [argument.name for argument in arguments if argument.kind == "buffer"]
         sizes = {name: nbytes for name, (_, nbytes) in zip(names, buffers, strict=True)}
         kernel = cl.Kernel(self.built, KERNEL)
         for number, argument in enumerate(arguments):

@@ -39,9 +39,9 @@ class Timestamps:
         resolved = self._device.create_buffer(size=nbytes, usage=BufferUsage.QUERY_RESOLVE | BufferUsage.COPY_SRC)
         staging = self._device.create_buffer(size=nbytes, usage=BufferUsage.MAP_READ | BufferUsage.COPY_DST)
         encoder = self._device.create_command_encoder()
-        for number, (command, one) in enumerate(work):
+        for number, (command, entry) in enumerate(work):
             start, end = 2 * number, 2 * number + 1
-            if one.kernel is None:  # a copy is no pass, and stands between two empty ones
+            if entry.kernel is None:  # a copy is no pass, and stands between two empty ones
                 self._pass(encoder, end_of_pass_write_index=start).end()
                 encoder.copy_buffer_to_buffer(*command)
                 self._pass(encoder, beginning_of_pass_write_index=end).end()
@@ -54,7 +54,7 @@ class Timestamps:
         encoder.resolve_query_set(self._queries, 0, 2 * len(work), resolved, 0)
         encoder.copy_buffer_to_buffer(resolved, 0, staging, 0, nbytes)
         self._device.queue.submit([encoder.finish()])
-        return staging, [one for _, one in work]
+        return staging, [entry for _, entry in work]
 
     def _pass(self, encoder: Any, **indices: int) -> Any:
         return encoder.begin_compute_pass(timestamp_writes={"query_set": self._queries, **indices})
@@ -72,4 +72,4 @@ class Timestamps:
         if self._origin is None:
             self._origin = ticks[0]
         seconds = [(tick - self._origin) * self._seconds for tick in ticks]
-        return [Timed((one,), *pair) for one, *pair in zip(work, seconds[::2], seconds[1::2], strict=True)]
+        return [Timed((entry,), *pair) for entry, *pair in zip(work, seconds[::2], seconds[1::2], strict=True)]

@@ -51,7 +51,7 @@ class _Steps:
         """
         results: list[Any] = []
 
-        def given(argument: Argument) -> Any:
+        def value_of(argument: Argument) -> Any:
             kind, number = argument
             match kind:
                 case "tensor":
@@ -67,13 +67,13 @@ class _Steps:
             return lax.iota(np.uint32, math.prod(self.shape)).reshape(self.shape)
 
         for step in self.fused.steps:
-            result = jnp.asarray(self.functions[step.function](*(given(one) for one in step.arguments)))
+            result = jnp.asarray(self.functions[step.function](*(value_of(argument) for argument in step.arguments)))
             results.append(result.astype(np.uint32) if step.returns_bool else result)
-        return [jnp.broadcast_to(given(one), self.shape) for one in self.fused.outputs]
+        return [jnp.broadcast_to(value_of(output), self.shape) for output in self.fused.outputs]
 
 
 def _named(kernel: FusedMapKernel | FusedKernel, arrays: Sequence[Array]) -> dict[str, Array]:
-    return {one.name: array for one, array in zip(kernel.bindings, arrays, strict=True)}
+    return {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
 
 
 def fused_map(kernel: FusedMapKernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -104,15 +104,15 @@ def fused(
         value = new[hook.binding][: math.prod(steps.shape)].reshape(steps.shape)
         results = zip(names, old, steps.run(value, old), strict=True)
         new |= {name: put(before, result) for name, before, result in results}
-    return tuple(new[one.name] for one in kernel.bindings if one.writes)
+    return tuple(new[binding.name] for binding in kernel.bindings if binding.writes)
 
 
 def _computed(
     kernel: FusedKernel, values: Values, bound: Mapping[str, Array], replacement: Callable[..., tuple[Array, ...]]
 ) -> dict[str, Array]:
     bindings = kernel.base.bindings
-    results = replacement(values, *(bound[one.name] for one in bindings))
-    return dict(zip((one.name for one in bindings if one.writes), results, strict=True))
+    results = replacement(values, *(bound[binding.name] for binding in bindings))
+    return dict(zip((binding.name for binding in bindings if binding.writes), results, strict=True))
 
 
 def _loaded_size(kernel: FusedKernel, values: Values) -> int:

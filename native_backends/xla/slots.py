@@ -42,10 +42,10 @@ class Slot:
 
     def rows(self, numbers: Array) -> Slot:
         """Some of its rows, to load them."""
-        found = object.__new__(Slot)
-        found._kind, found._is_blockwise, found._largest = self._kind, False, None
-        found._codes = jnp.take(self._codes, numbers, axis=0, mode="clip")
-        return found
+        rows = object.__new__(Slot)
+        rows._kind, rows._is_blockwise, rows._largest = self._kind, False, None
+        rows._codes = jnp.take(self._codes, numbers, axis=0, mode="clip")
+        return rows
 
     def load(self) -> Array:
         """The elements as f32."""

@@ -90,8 +90,8 @@ class _Axis(NamedTuple):
 
     def places(self, tap: Any) -> Array:
         """The pixel under a tap of each window, along the axis; it may lie outside."""
-        found: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
-        return found
+        pixels: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
+        return pixels
 
     def loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
         """Return the result of `turn(tap, value)` applied for each tap in order, from `start` on."""
@@ -130,15 +130,15 @@ def _fold(p: Parameters, columns: Array, images: Array) -> Results:
     planes = p["size"] // (down.size * across.size)
     strides = p["plane_stride"], p["tap_stride"] * across.taps, p["tap_stride"], across.windows, 1
     shape = planes, down.taps, across.taps, down.windows, across.windows
-    given = strided(floats(columns), 0, shape, strides)
-    return (put(images, down.fold(across.fold(given, 2), 1), p["first"]),)
+    values = strided(floats(columns), 0, shape, strides)
+    return (put(images, down.fold(across.fold(values, 2), 1), p["first"]),)
 
 
 def _window_sums(p: Parameters, images: Array, sums: Array) -> Results:
-    found = _images(p, images, _planes(p))
+    values = _images(p, images, _planes(p))
     for axis in _axes(p):
-        found = axis.unfold(found, 0).sum(axis=0)
-    return (put(sums, found),)
+        values = axis.unfold(values, 0).sum(axis=0)
+    return (put(sums, values),)
 
 
 class _Best(NamedTuple):
@@ -176,8 +176,8 @@ def _window_largest(p: Parameters, images: Array, values: Array, places: Array) 
         place = jnp.where(x >= 0, down.places(tap)[:, None] * across.size + x, -1)
         return best.or_(down.under(padded_values, tap), place)
 
-    found = down.loop(turn_down, none(down.windows))
-    return put(values, found.value), put(places, found.place)
+    best = down.loop(turn_down, none(down.windows))
+    return put(values, best.value), put(places, best.place)
 
 
 REPLACEMENTS: dict[str, Callable[..., Results]] = {

@@ -186,18 +186,18 @@ class _Waiting:
 
     def __init__(self, candidate: _Candidate, arrays: Sequence[Array], parameters: bytes) -> None:
         self._candidate = candidate
-        self._given = arrays, parameters
+        self._arguments = arrays, parameters
         self._call = bind_kernel(candidate.kernel, arrays, parameters)
         self._is_settled = False
 
     def run(self) -> None:
         if not self._is_settled:
             candidate = self._candidate
-            self._is_settled = candidate.is_settled(*self._given)
+            self._is_settled = candidate.is_settled(*self._arguments)
             if self._is_settled:
-                self._call = candidate.bind(*self._given)
+                self._call = candidate.bind(*self._arguments)
             else:
-                candidate.spend(self._given[0])
+                candidate.spend(self._arguments[0])
         self._call()
 
 
@@ -214,10 +214,10 @@ def _can_import() -> bool:
 # What each kernel's `launch` is given.
 
 
-def _arguments(kernel: Any, arrays: Sequence[Array], parameters: bytes, given: Sequence[str]) -> list[Any]:
+def _arguments(kernel: Any, arrays: Sequence[Array], parameters: bytes, names: Sequence[str]) -> list[Any]:
     """Return values with the types of the arguments of a kernel's loops."""
     if not isinstance(kernel, _OF_ELEMENTS):
-        return _of_rule(kernel, _by_name(kernel, arrays), given)
+        return _of_rule(kernel, _by_name(kernel, arrays), names)
     values = _values(kernel, parameters)
     if isinstance(kernel, FusedKernel):
         arrays = _of_hooked(kernel, _by_name(kernel, arrays), np.empty(0, np.uint8))
@@ -234,19 +234,19 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
         if isinstance(kernel, FusedKernel):
             return _bound_hooked(loop, kernel, _by_name(kernel, arrays), values)
         size = int(values["size"])
-        given = _of_elements(kernel, arrays, values, size)
-        if not _are_within(fused_of(kernel), given):
+        arguments = _of_elements(kernel, arrays, values, size)
+        if not _are_within(fused_of(kernel), arguments):
             return bind_kernel(kernel, arrays, parameters)
-        return loop.bound(given, size, threads())
+        return loop.bound(arguments, size, threads())
     bound = _by_name(kernel, arrays)
     elements = bound["params"].nbytes // 4 if "params" in bound else 0
     return loop.bound(_of_rule(kernel, bound, loop.given), elements, threads())
 
 
-def _are_within(fused: Fused, given: Sequence[Any]) -> bool:
+def _are_within(fused: Fused, arguments: Sequence[Any]) -> bool:
     """Return whether all indices of a loop are within the arrays. Loops do not check; NumPy does, and raises."""
-    steps, size = [int(one) for one in given[0]], given[1]
-    arrays = given[2 + len(fused.scalar_types) :]
+    steps, size = [int(step) for step in arguments[0]], arguments[1]
+    arrays = arguments[2 + len(fused.scalar_types) :]
     dims, rest = steps[: fused.rank], iter(steps[fused.rank :])
     if dims and math.prod(dims) != size:
         return False
@@ -267,7 +267,7 @@ def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size:
     """Return the arguments of `numba_shell.walk`: steps, size, scalars, then the arrays of tensors and of outputs."""
     fused = fused_of(kernel)
     if isinstance(kernel, ElementwiseKernel):
-        tensors = [one.name.removesuffix("_values") for one in kernel.bindings[:-1]]
+        tensors = [binding.name.removesuffix("_values") for binding in kernel.bindings[:-1]]
         declared = [name for name, _ in kernel.parameters]
         scalars = declared[len(declared) - len(fused.scalar_types) :]
     else:
@@ -293,7 +293,7 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
     dims = [int(values[f"dim{axis}"]) for axis in range(fused.rank)]
     size = bound[binding].nbytes // 4 if is_stored else loaded_size(kernel, values)
     size = math.prod(dims) if dims else size
-    names = [one.name for one in kernel.base.bindings]
+    names = [declared.name for declared in kernel.base.bindings]
     replacement = REPLACEMENTS[kernel.base.name]
     nbytes = bound[binding].nbytes if is_stored else 4 * size
     arguments = _of_elements(kernel, _of_hooked(kernel, bound, np.empty(nbytes, np.uint8)), values, size)
@@ -334,7 +334,7 @@ def _rows(kernel: RuleKernel, table: Array) -> int:
     return table.nbytes // (4 * _width(kernel))
 
 
-def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) -> list[Any]:
+def _of_rule(kernel: RuleKernel, bound: dict[str, Array], names: Sequence[str]) -> list[Any]:
     words = bound["tensor_scalars"].view(np.uint32).reshape(-1, _width(kernel))
     widths = {"blocks": 2, "tensors": rule_shell.ENTRY_WORDS, "hyper": len(kernel.rule.hyper)}
     if "partials" in bound:
@@ -351,4 +351,4 @@ def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) 
         array: Array = bound[name].view(dtype)
         return array.reshape(-1, widths[name]) if name in widths else array
 
-    return [viewed(name) for name in given]
+    return [viewed(name) for name in names]

@@ -51,7 +51,7 @@ class Loop:
 
         from .cache import is_kept
 
-        return all(is_kept(*one) for one in self._signatures([typeof(argument) for argument in arguments]))
+        return all(is_kept(*compiled) for compiled in self._signatures([typeof(argument) for argument in arguments]))
 
     def compile(self, types: Sequence[Any]) -> None:
         """Compile it for arguments of these types of Numba's."""
@@ -102,12 +102,12 @@ def threads() -> int:
     import numba
 
     most: int = numba.config.NUMBA_NUM_THREADS
-    asked = os.environ.get("OPTIRS_CPU_THREADS")
-    if not asked:
+    limit = os.environ.get("OPTIRS_CPU_THREADS")
+    if not limit:
         return most
-    if not asked.isdecimal() or int(asked) == 0:
-        raise ValueError(f"OPTIRS_CPU_THREADS must be 1 or more, not '{asked}'")
-    return min(int(asked), most)
+    if not limit.isdecimal() or int(limit) == 0:
+        raise ValueError(f"OPTIRS_CPU_THREADS must be 1 or more, not '{limit}'")
+    return min(int(limit), most)
 
 
 def has_machine_code(loops: Loops, name: str) -> bool:
@@ -144,8 +144,8 @@ def _loaded(text: str, name: str) -> dict[str, Any]:
         return compile_python(text.replace("cache=True, ", ""), f"{name} for numba")
     from .cache import keep_with_digests  # Numba is loaded by now
 
-    for one in ("launch", "part"):
-        keep_with_digests(namespace.get(one))
+    for name in ("launch", "part"):
+        keep_with_digests(namespace.get(name))
     return namespace
 
 

@@ -57,7 +57,7 @@ class _Steps:
         """
         results: list[Any] = []
 
-        def given(argument: Argument) -> Any:
+        def value_of(argument: Argument) -> Any:
             kind, number = argument
             match kind:
                 case "tensor":
@@ -72,17 +72,17 @@ class _Steps:
                     assert value is not None
                     return value[part]
             rest = self.shape[1:]
-            first, end = (one * math.prod(rest) for one in (part.start, min(part.stop, self.shape[0])))
+            first, end = (row * math.prod(rest) for row in (part.start, min(part.stop, self.shape[0])))
             return np.arange(first, end, dtype=np.uint32).reshape(-1, *rest)
 
         for step in self.fused.steps:
-            result = self.functions[step.function](*(given(one) for one in step.arguments))
+            result = self.functions[step.function](*(value_of(argument) for argument in step.arguments))
             results.append(np.asarray(result).astype(np.uint32) if step.returns_bool else result)
-        return [given(one) for one in self.fused.outputs]
+        return [value_of(output) for output in self.fused.outputs]
 
 
 def _named(bindings: Sequence[Binding], arrays: Sequence[Array]) -> dict[str, Array]:
-    return {one.name: array for one, array in zip(bindings, arrays, strict=True)}
+    return {binding.name: array for binding, array in zip(bindings, arrays, strict=True)}
 
 
 def only_joins(kernel: FusedMapKernel) -> bool:
@@ -151,7 +151,7 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
     """A call that runs a cooperative kernel with map functions before or after it."""
     bound = _named(kernel.bindings, arrays)
     replacement = REPLACEMENTS[kernel.base.name]
-    names = [one.name for one in kernel.base.bindings]
+    names = [binding.name for binding in kernel.base.bindings]
     hook = kernel.hook
     if hook.function == "loaded":
         steps = _Steps(kernel, bound, values, loaded_size(kernel, values))
@@ -167,9 +167,9 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
     result = bound[hook.binding]
     steps = _Steps(kernel, bound, values, result.size // 4)
     types = kernel.fused.output_types[1:]
-    rest = [bound[f"y{one}_values"].view(_DTYPES[type_]) for one, type_ in enumerate(types, 1)]
+    rest = [bound[f"y{number}_values"].view(_DTYPES[type_]) for number, type_ in enumerate(types, 1)]
     first = result.view(_DTYPES[kernel.fused.output_types[0]])
-    outputs = [one[: math.prod(steps.shape)].reshape(steps.shape) for one in (first, *rest)]
+    outputs = [array[: math.prod(steps.shape)].reshape(steps.shape) for array in (first, *rest)]
 
     def run_before() -> None:
         stored = np.empty(result.size, np.uint8)

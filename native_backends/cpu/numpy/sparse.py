@@ -39,7 +39,7 @@ def bind_rows(rule: BoundRule, p: Parameters) -> Callable[[], None]:
         all_heads = np.flatnonzero(is_head)
         all_rows = row[all_heads]
         for first in range(0, all_heads.size, turn):
-            heads, rows = (one[first : first + turn] for one in (all_heads, all_rows))
+            heads, rows = (vector[first : first + turn] for vector in (all_heads, all_rows))
             grad, param = sums[heads].ravel(), params[rows].ravel()
             if rule.transforms is not None:
                 index = (rows[:, None] * np.uint32(length) + np.arange(length, dtype=np.uint32)).ravel()

@@ -123,18 +123,18 @@ def _fold(p: Parameters, columns: Array, images: Array) -> None:
     target = _images(p, images, planes)
     taps = p["kernel_height"] * p["kernel_width"]
     strides = (p["plane_stride"], p["tap_stride"], p["out_width"], 1)
-    given = strided(columns.view(np.float32), 0, (planes, taps, p["out_height"], p["out_width"]), strides)
+    values = strided(columns.view(np.float32), 0, (planes, taps, p["out_height"], p["out_width"]), strides)
     target[:] = 0
     if _is_shifted(p):
         flat, moved = target.reshape(planes, -1), np.empty_like(target)
         for shift in _shifts(p):
-            np.copyto(moved, given[:, shift.number])
+            np.copyto(moved, values[:, shift.number])
             if shift.wrapped:
                 moved[..., shift.wrapped] = 0
             flat[:, shift.pixels] += moved.reshape(planes, -1)[:, shift.windows]
         return
     for tap in _taps(p):
-        target[tap.pixels] += given[:, tap.number][tap.windows]
+        target[tap.pixels] += values[:, tap.number][tap.windows]
 
 
 def _window_sums(p: Parameters, images: Array, sums: Array) -> None:
