@@ -1,24 +1,28 @@
-"""Responses for files and content that change only when they are built: entity tags, gzip, no path traversal."""
+"""Responses for files and content that change only when they are built: entity tags, gzip, no path traversal.
+
+Starlette finds the files of a folder, and sends those that are compressed already, also in ranges.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
-from functools import cached_property, lru_cache, partial
-from pathlib import Path, PurePosixPath
+from functools import cached_property, lru_cache
+from pathlib import Path
 from threading import Lock
-from typing import BinaryIO
 
-from starlette.concurrency import iterate_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from .errors import ApiError
 
-__all__ = ["Content", "OpenFile", "prepare_file", "respond", "send_file"]
+__all__ = ["Content", "Files", "file_content", "respond"]
 
 # Not Python's table, which depends on the operating system's registry.
 _TYPES = {
@@ -41,31 +45,13 @@ _TYPES = {
     ".zip": "application/zip",
 }
 _MINIMUM_TO_PACK = 1024
-_BLOCK = 256 << 10
+_NO_CACHE = {"Cache-Control": "no-cache"}
 _packing = Lock()
 
 
 def _packs(media_type: str) -> bool:
     """Return True for text and code, and False for what is compressed already."""
     return media_type.startswith("text/") or media_type in ("application/json", "application/wasm", "image/svg+xml")
-
-
-class OpenFile(StreamingResponse):
-    """Sends an open file and closes it, also after errors. Ranges are not served, since no client here needs them."""
-
-    def __init__(self, file: BinaryIO, size: int, media_type: str, headers: Mapping[str, str]) -> None:
-        blocks = iter(partial(file.read, _BLOCK), b"")
-        super().__init__(blocks, headers={**headers, "Content-Length": str(size)}, media_type=media_type)
-        self._file = file
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file and close it; for HEAD it is not read."""
-        if scope.get("state", {}).get("is_head"):
-            self.body_iterator = iterate_in_threadpool(())
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._file.close()
 
 
 class Content:
@@ -105,7 +91,7 @@ def _accepts_gzip(request: Request) -> bool:
 
 def respond(request: Request, content: Content) -> Response:
     """Return the content, or 304 if the client has it. Clients ask each time, since builds keep the addresses."""
-    headers = {"ETag": content.etag, "Cache-Control": "no-cache"}
+    headers = {"ETag": content.etag, **_NO_CACHE}
     if content.packed is not None:
         headers["Vary"] = "Accept-Encoding"
     if _is_current(request, content.etag):
@@ -117,52 +103,76 @@ def respond(request: Request, content: Content) -> Response:
 
 @lru_cache(maxsize=256)
 def _read(path: Path, modified: int, size: int) -> Content:
-    return Content(path.read_bytes(), _TYPES[path.suffix])
+    return Content(path.read_bytes(), _media_type(path))
 
 
-def _packed_file(path: Path, stat: os.stat_result) -> Content:
+def _media_type(path: Path) -> str:
+    return _TYPES.get(path.suffix, "application/octet-stream")
+
+
+def _is_compressible(path: Path) -> bool:
+    return _packs(_media_type(path))
+
+
+def file_content(path: Path) -> Content:
+    """Return the content of a file, hashed and compressed; the file is read again once it has changed."""
+    status = path.stat()
     with _packing:  # concurrent requests wait and do not compress it again
-        content = _read(path, stat.st_mtime_ns, stat.st_size)
-        _ = content.packed
+        content = _read(path, status.st_mtime_ns, status.st_size)
+        _ = content.etag, content.packed
     return content
 
 
-def prepare_file(path: Path) -> None:
-    """Compress a file now, so that the first request need not wait; a file that does not exist is ignored."""
-    if path.is_file():
-        _packed_file(path, path.stat())
+class Files(StaticFiles):
+    """The files of a folder, for a route with a parameter `path`: compressible files from memory, others from the disk.
 
-
-def find_file(folder: Path, address: str) -> Path:
-    """Return the file at an address within a folder; addresses that lead out of the folder are refused.
-
-    Raises:
-        ApiError: there is no such file.
+    Args:
+        folder: it may be made later.
+        headers: for each response with a file.
     """
-    missing = ApiError(404, "not_found", f"There is no file '{address[:200]}' here.")
-    parts = PurePosixPath(address).parts
-    # No parent folders, drive letters, streams, device files or hidden files.
-    if not parts or any(part.startswith(".") or set(part) & set("\\:\0/") for part in parts):
-        raise missing
-    path = folder.joinpath(*parts)
-    try:
-        is_inside = path.resolve().is_relative_to(folder.resolve())
-        if not is_inside or not path.is_file():
+
+    def __init__(self, folder: Path, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory=folder, check_dir=False)
+        self.config_checked = True  # until the folder is made, it has no files
+        self._headers = {**_NO_CACHE, **(headers or {})}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. HEAD, for which the application sees GET, reads no file."""
+        if scope.get("state", {}).get("is_head"):
+            scope = {**scope, "method": "HEAD"}
+        await super().__call__(scope, receive, send)
+
+    def get_path(self, scope: Scope) -> str:
+        """Return the path of the requested file relative to the folder, as it was sent."""
+        return str(scope["path_params"]["path"])
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result]:
+        """Return a file's full path and status. This runs in a thread, so the file is compressed here.
+
+        Raises:
+            ApiError: there is no such file, or it is hidden or outside the folder.
+        """
+        missing = ApiError(404, "not_found", f"There is no file '{path[:200]}' here.")
+        # No parent folders, drive letters, streams, device files or hidden files.
+        if any(name.startswith(".") or set(name) & set("\\:\0") for name in path.split("/")):
             raise missing
-    except (OSError, ValueError):  # a name that is too long, for one
-        raise missing from None
-    return path
+        full_path, status = super().lookup_path(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            raise missing
+        if _is_compressible(Path(full_path)):
+            file_content(Path(full_path))
+        return full_path, status
 
-
-def send_file(request: Request, folder: Path, address: str) -> Response:
-    """Return a response with a file of the folder: compressible files from memory, others from the disk."""
-    path = find_file(folder, address)
-    stat = path.stat()
-    media_type = _TYPES.get(path.suffix, "application/octet-stream")
-    if _packs(media_type):
-        return respond(request, _packed_file(path, stat))
-    etag = f'W/"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
-    headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if _is_current(request, etag):
-        return Response(status_code=304, headers=headers)
-    return OpenFile(path.open("rb"), stat.st_size, media_type, headers)
+    def file_response(
+        self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """Return the response with a file, or 304 if the client has it."""
+        path = Path(full_path)
+        if _is_compressible(path):
+            response = respond(Request(scope), _read(path, stat_result.st_mtime_ns, stat_result.st_size))
+            response.headers.update(self._headers)
+            return response
+        response = FileResponse(path, status_code, self._headers, _media_type(path), stat_result=stat_result)
+        if self.is_not_modified(response.headers, Headers(scope=scope)):
+            return NotModifiedResponse(response.headers)
+        return response

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import optirs_web as ow
 from optirs_web.datasets import load_book
 
 from .addresses import PAGES
-from .assets import Content, prepare_file, respond, send_file
+from .assets import Content, Files, file_content, respond
 from .digits import digits_file
 from .errors import ApiError
 from .guides import find_guides, guide_html
@@ -84,8 +85,8 @@ def why_no_pages(settings: Settings) -> str:
 def prepare(settings: Settings) -> None:
     """Make what takes seconds, before a page asks for it: the wheel, and the interpreter compressed."""
     library_wheel()
-    if settings.pyodide is not None:
-        prepare_file(settings.pyodide / "pyodide.asm.wasm")
+    if settings.pyodide is not None and (wasm := settings.pyodide / "pyodide.asm.wasm").is_file():
+        file_content(wasm)
 
 
 @lru_cache(maxsize=16)
@@ -113,6 +114,15 @@ def program_files(programs: Path) -> dict[str, Path]:
     """The Python programs that pages load, by their addresses below ``programs/``."""
     own = {path.relative_to(programs).as_posix(): path for path in sorted(programs.rglob("*.py"))}
     return own | {name: folder / name for name, folder in _SHARED.items()}
+
+
+class _Programs(Files):
+    """The Python programs of a folder; other files that are there are not served."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result]:
+        if not path.endswith(".py"):
+            raise ApiError(404, "not_found", "There are only Python programs here.")
+        return super().lookup_path(path)
 
 
 class _Site:
@@ -144,27 +154,11 @@ class _Site:
         html = guide_html(self._guides[name], self._guides)
         return HTMLResponse(self._renderer.guide(titles, name, html), headers=_NO_CACHE)
 
-    def reference(self, request: Request) -> Response:
-        response = send_file(request, self._settings.reference, request.path_params["path"])
-        response.headers["Content-Security-Policy"] = _REFERENCE_POLICY
-        return response
-
     def facts(self, request: Request) -> Response:
         return JSONResponse(self._facts, headers=_NO_CACHE)
 
-    def static(self, request: Request) -> Response:
-        return send_file(request, self._settings.static, request.path_params["path"])
-
-    def program(self, request: Request) -> Response:
-        path = request.path_params["path"]
-        if not path.endswith(".py"):
-            raise ApiError(404, "not_found", "There are only Python programs here.")
-        return send_file(request, _SHARED.get(path, self._settings.programs), path)
-
-    def pyodide(self, request: Request) -> Response:
-        if self._settings.pyodide is None:
-            raise ApiError(404, "not_found", "Pyodide is not installed here; `make setup` installs it.")
-        return send_file(request, self._settings.pyodide, request.path_params["path"])
+    def no_pyodide(self, request: Request) -> Response:
+        raise ApiError(404, "not_found", "Pyodide is not installed here; `make setup` installs it.")
 
     def made(self, make: Callable[[], Content]) -> Callable[[Request], Response]:
         return lambda request: respond(request, make())
@@ -173,14 +167,16 @@ class _Site:
 def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, Any]) -> list[BaseRoute]:
     """The routes of all that is not the API."""
     site = _Site(settings, renderer, facts)
+    made = dict(MADE)
+    made |= {f"programs/{name}": partial(file_content, folder / name) for name, folder in _SHARED.items()}
     return [
         *(Route(f"/{address.removeprefix('./')}", site.page(name)) for name, address in PAGES.items()),
         Route("/docs/{name}", site.guide),
         Route("/docs/", site.guide, name="guides"),
-        Route("/reference/{path:path}", site.reference),
+        Route("/reference/{path:path}", Files(settings.reference, {"Content-Security-Policy": _REFERENCE_POLICY})),
         Route("/site.json", site.facts),
-        Route("/static/{path:path}", site.static),
-        Route("/programs/{path:path}", site.program),
-        Route("/pyodide/{path:path}", site.pyodide),
-        *(Route(f"/{address}", site.made(make)) for address, make in MADE.items()),
+        *(Route(f"/{address}", site.made(make)) for address, make in made.items()),
+        Route("/static/{path:path}", Files(settings.static)),
+        Route("/programs/{path:path}", _Programs(settings.programs)),
+        Route("/pyodide/{path:path}", Files(settings.pyodide) if settings.pyodide else site.no_pyodide),
     ]

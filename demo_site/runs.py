@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import errno
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import BaseModel
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 import optirs_web as ow
 
 from ..checkpoints import checkpoint_notes
 from .access import SettingsOf, WithToken
-from .assets import OpenFile
 from .errors import ApiError, documented
 from .store import Run, Store, StoreFullError, Summary, Upload
 
@@ -26,6 +28,7 @@ __all__ = ["StoreOf", "disk", "run_routes"]
 
 _TYPE = "application/octet-stream"
 _BLOCK = 1 << 20
+_SENT = 256 << 10
 _MAX_HEADER = 4 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _INDEX_FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}
@@ -93,6 +96,24 @@ def delete_run(name: RunName, store: StoreOf) -> None:
 _BYTES = {"content": {_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
+class _OpenFile(StreamingResponse):
+    """Sends an open file and closes it, also after errors. Ranges are not served, since no client here needs them."""
+
+    def __init__(self, file: BinaryIO, size: int, headers: Mapping[str, str]) -> None:
+        blocks = iter(partial(file.read, _SENT), b"")
+        super().__init__(blocks, headers={**headers, "Content-Length": str(size)}, media_type=_TYPE)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file and close it; for HEAD it is not read."""
+        if scope.get("state", {}).get("is_head"):
+            self.body_iterator = iterate_in_threadpool(())
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
+
+
 @run_routes.get(
     "/{name}/checkpoint",
     response_class=Response,
@@ -114,7 +135,7 @@ def get_checkpoint(name: RunName, request: Request, store: StoreOf) -> Response:
     if etag in (tag.strip().removeprefix("W/") for tag in header.split(",")):
         file.close()
         return Response(status_code=304, headers=headers)
-    return OpenFile(file, run.size, _TYPE, headers)
+    return _OpenFile(file, run.size, headers)
 
 
 @run_routes.put(

@@ -162,7 +162,18 @@ def test_a_file_is_compressed_once_however_many_ask_for_it_at_a_time(client, mon
     assert compressed == [5000]
 
 
-def test_a_part_of_a_file_is_not_served(client, tmp_path):
+def test_a_part_of_a_file_that_is_not_compressed_is_served(client, tmp_path):
+    (tmp_path / "static" / "archive.zip").write_bytes(bytes(range(250)) * 20)
+    tag = client.get("/static/archive.zip").headers["etag"]
+    response = client.get("/static/archive.zip", headers={"Range": "bytes=4990-", "If-Range": tag})
+    assert (response.status_code, response.content) == (206, bytes(range(240, 250)))
+    assert response.headers["content-range"] == "bytes 4990-4999/5000"
+    assert response.headers["cache-control"] == "no-cache"
+    changed = client.get("/static/archive.zip", headers={"Range": "bytes=4990-", "If-Range": '"other"'})
+    assert (changed.status_code, len(changed.content)) == (200, 5000)
+
+
+def test_thousands_of_parts_of_a_file_are_not_served(client, tmp_path):
     (tmp_path / "static" / "archive.zip").write_bytes(bytes(5000))
     many = "bytes=" + ",".join(f"{place}-{place}" for place in range(0, 4000, 2))
     for address in ("/static/archive.zip", "/static/module.wasm"):
