@@ -66,13 +66,13 @@ def column_tiles_for(columns: int) -> int:
 def attention_tile(tiles: str, rows: int, products: int, column_tiles: int) -> AttentionTile:
     """Return the tile for a class of adapters, a value of `Capabilities.tiles`.
 
-    It has 64 rows where that gives as many workgroups as the class requires of the larger tiles of products.
+    It has 64 rows where that gives as many workgroups as occupy the class.
 
     Example:
         >>> attention_tile("discrete", rows=512, products=16, column_tiles=2)
         AttentionTile(rows=64, own_rows=8)
     """
-    is_enough = -(-rows // _LARGE.rows) * products >= TILE_CLASSES[tiles].workgroups
+    is_enough = -(-rows // _LARGE.rows) * products >= TILE_CLASSES[tiles].occupied
     if tiles == "software" or rows <= _SMALL.rows or not is_enough:
         return _SMALL
     return _WIDE if tiles in _WIDE_CLASSES and column_tiles <= _MOST_WIDE else _LARGE
