@@ -46,7 +46,7 @@ def concatenated(
         allocate: a buffer of so many bytes for what is between.
     """
     uses = Uses(recorded)
-    result: list[list[Recorded]] = [[one] for one in recorded]
+    result: list[list[Recorded]] = [[command] for command in recorded]
     done: set[int] = set()
     for at in reversed(range(len(recorded))):
         if at in done or not _is_sum(recorded[at]):
@@ -55,17 +55,17 @@ def concatenated(
         slices = [_slice_of(recorded[leaf]) for leaf in leaves]
         whole = _whole(slices)
         if whole:
-            sources = [_without_copy(one, recorded, at, uses) for one in whole]
+            sources = [_without_copy(placed, recorded, at, uses) for placed in whole]
             result[at] = _side_by_side(recorded[at], whole, sources, allocate)
-    return [one for several in result for one in several]
+    return [command for several in result for command in several]
 
 
-def _is_sum(one: Recorded) -> bool:
+def _is_sum(command: Recorded) -> bool:
     """It adds two tensors that lie in order."""
     return (
-        isinstance(one, Launch)
-        and isinstance(one.kernel, ElementwiseKernel)
-        and (one.kernel.name, one.kernel.rank, one.kernel.operands) == ("add", 0, ("tensor", "tensor"))
+        isinstance(command, Launch)
+        and isinstance(command.kernel, ElementwiseKernel)
+        and (command.kernel.name, command.kernel.rank, command.kernel.operands) == ("add", 0, ("tensor", "tensor"))
     )
 
 
@@ -73,24 +73,24 @@ def _leaves(
     recorded: Sequence[Recorded], at: int, uses: Uses, is_temporary: Callable[[Buffer], bool], done: set[int]
 ) -> list[int]:
     """Who computes what is added up in the end; nobody else reads the sums in between."""
-    found: list[int] = []
+    leaves: list[int] = []
     for view in recorded[at].reads:
         first = uses.writer(view, before=at)
         if first is None or {*uses.readers[view.buffer]} - {first} != {at} or not is_temporary(view.buffer):
             return []
         if _is_sum(recorded[first]):
             done.add(first)
-            found += _leaves(recorded, first, uses, is_temporary, done) or [first]
+            leaves += _leaves(recorded, first, uses, is_temporary, done) or [first]
         else:
-            found.append(first)
-    return found
+            leaves.append(first)
+    return leaves
 
 
-def _slice_of(one: Recorded) -> _Placed | None:
+def _slice_of(command: Recorded) -> _Placed | None:
     """Return the slice that a launch of `place` writes into zeros; None unless it is a single index of an axis."""
-    if not isinstance(one, Launch) or one.kernel.name != "place":
+    if not isinstance(command, Launch) or command.kernel.name != "place":
         return None
-    size, *rest = (int(value) for value in one.parameters)
+    size, *rest = (int(value) for value in command.parameters)
     shape = (size // math.prod(rest[:3]), *rest[:3])
     starts, steps, counts, strides = (tuple(rest[3 + _AXES * turn :][:_AXES]) for turn in range(4))
     first, fill = rest[-2:]
@@ -98,58 +98,58 @@ def _slice_of(one: Recorded) -> _Placed | None:
     if fill or len(axes) != 1 or counts[axes[0]] != 1:
         return None
     strides = tuple(0 if axis == axes[0] else stride for axis, stride in enumerate(strides))
-    return _Placed(shape, axes[0], starts[axes[0]], Walked(one.views[0], "f32", first, strides))
+    return _Placed(shape, axes[0], starts[axes[0]], Walked(command.views[0], "f32", first, strides))
 
 
 def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:
     """The slices in order and over one shape, if each place of their axis is one."""
-    known = _over_one_shape([one for one in slices if one is not None])
-    if len(known) < len(slices) or len({(one.shape, one.axis) for one in known}) != 1:
+    known = _over_one_shape([placed for placed in slices if placed is not None])
+    if len(known) < len(slices) or len({(placed.shape, placed.axis) for placed in known}) != 1:
         return []
-    known.sort(key=lambda one: one.at)
-    return known if [one.at for one in known] == [*range(known[0].shape[known[0].axis])] else []
+    known.sort(key=lambda placed: placed.at)
+    return known if [placed.at for placed in known] == [*range(known[0].shape[known[0].axis])] else []
 
 
 def _over_one_shape(slices: Sequence[_Placed]) -> list[_Placed]:
     """The slices that can be seen over the coarsest axes into which those of all are divided."""
     shape: Shape | None = slices[0].shape if slices else None
-    for one in slices:
-        shape = refined(shape, one.shape) if shape is not None else None
-    found = [_over(one, shape) for one in slices] if shape is not None else []
-    return [one for one in found if one is not None]
+    for placed in slices:
+        shape = refined(shape, placed.shape) if shape is not None else None
+    resized = [_over(placed, shape) for placed in slices] if shape is not None else []
+    return [placed for placed in resized if placed is not None]
 
 
-def _over(one: _Placed, finer: Shape) -> _Placed | None:
+def _over(placed: _Placed, finer: Shape) -> _Placed | None:
     """The slice over axes into which its own are divided; None where the axis of its place is."""
-    before, places = math.prod(one.shape[: one.axis]), one.shape[one.axis]
+    before, places = math.prod(placed.shape[: placed.axis]), placed.shape[placed.axis]
     for axis, size in enumerate(finer):
         if math.prod(finer[:axis]) == before and size == places:
-            part = one.part._replace(strides=spread(one.part.strides, one.shape, finer))
-            return _Placed(finer, axis, one.at, part)
+            part = placed.part._replace(strides=spread(placed.part.strides, placed.shape, finer))
+            return _Placed(finer, axis, placed.at, part)
     return None
 
 
-def _without_copy(one: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, Walked]:
+def _without_copy(placed: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, Walked]:
     """The walk over the whole that reads a slice: where it was copied in another order, what it was copied from."""
-    before, after = one.shape[: one.axis], one.shape[one.axis + 1 :]
+    before, after = placed.shape[: placed.axis], placed.shape[placed.axis + 1 :]
     rest = (*before, *after)
-    part = one.part
+    part = placed.part
     first = uses.writer(part.view, before=at)
     copy = recorded[first] if first is not None else None
     expression = mapped(copy) if isinstance(copy, Launch) and copy.kernel.name == "identity_f32" else None
-    strides = (*part.strides[: one.axis], *part.strides[one.axis + 1 :])
+    strides = (*part.strides[: placed.axis], *part.strides[placed.axis + 1 :])
     is_in_order = part.start == 0 and all(
         size == 1 or stride == wanted for size, stride, wanted in zip(rest, strides, row_major(rest), strict=True)
     )
     finer = refined(rest, expression.dims) if expression is not None and is_in_order else None
     if finer is None or expression is None or not expression.tensors or first is None:
-        return one.shape, part
+        return placed.shape, part
     source = expression.tensors[0]
     split = next((number for number in range(len(finer) + 1) if math.prod(finer[:number]) == math.prod(before)), None)
     if split is None or any(first < writer < at for writer in uses.writers[source.view.buffer]):
-        return one.shape, part
+        return placed.shape, part
     strides = spread(source.strides, expression.dims, finer)
-    dims = (*finer[:split], one.shape[one.axis], *finer[split:])
+    dims = (*finer[:split], placed.shape[placed.axis], *finer[split:])
     return dims, source._replace(strides=_standing(strides, split))
 
 
@@ -168,8 +168,8 @@ def _side_by_side(
     shape, axis = slices[0].shape, slices[0].axis
     dims = sources[0][0]
     walks = [walk for _, walk in sources]
-    if any(one != dims for one, _ in sources):
-        dims, walks = shape, [one.part for one in slices]
+    if any(walk_dims != dims for walk_dims, _ in sources):
+        dims, walks = shape, [placed.part for placed in slices]
     kernel = elementwise("joined", "before", ("tensor", "tensor", *("scalar",) * 3), len(dims))
     launches: list[Recorded] = []
     sofar = walks[0]

@@ -73,7 +73,7 @@ class _Fusion:
         keeps = self._has_to_keep(producer.map, at, first)
         if keeps is None or (keeps and producer.map.is_constant) or not self.nodes.can_move(first, at, writes=keeps):
             return False
-        output = next(place for place, one in enumerate(producer.map.outputs) if one.view == view)
+        output = next(place for place, output in enumerate(producer.map.outputs) if output.view == view)
         is_last = keeps or not self.nodes.others(view.buffer, first, at)
         joined = inlined(consumer, number, producer.map, output, keeps=keeps)
         if joined is None or not self.nodes.fits(joined) or _reads(joined, view):
@@ -89,14 +89,16 @@ class _Fusion:
 
     def _has_to_keep(self, producer: Mapped, at: int, first: int) -> bool | None:
         """Return whether a fused producer's results must be written to memory too; None if it should not be fused."""
-        views = [one.view for one in producer.outputs]
-        others = {one for view in views for one in self.nodes.others(view.buffer, first, at)}
+        views = [output.view for output in producer.outputs]
+        others = {number for view in views for number in self.nodes.others(view.buffer, first, at)}
         if all(self.nodes.is_temporary(view.buffer) for view in views) and len(views) == 1:
             if not others:
                 return False
-            if cost_of(producer) <= _CHEAP and all(self._could_compute(one, views[0], producer) for one in others):
+            if cost_of(producer) <= _CHEAP and all(
+                self._could_compute(number, views[0], producer) for number in others
+            ):
                 return False
-        if any(first < one < at for one in others):
+        if any(first < number < at for number in others):
             return None
         return True
 
@@ -107,14 +109,14 @@ class _Fusion:
             return False
         flat = [
             producer.is_constant or node.map.reads_all(number)
-            for number, one in enumerate(node.map.tensors)
-            if one.view == view
+            for number, tensor in enumerate(node.map.tensors)
+            if tensor.view == view
         ]
         (first,) = self.nodes.writers[view.buffer]
         alive = all(
-            not self.nodes.is_temporary(one.view.buffer) or max(self.nodes.readers[one.view.buffer]) >= at
-            or one.view.nbytes * _LARGEST_COPIED <= view.nbytes
-            for one in producer.tensors
+            not self.nodes.is_temporary(tensor.view.buffer) or max(self.nodes.readers[tensor.view.buffer]) >= at
+            or tensor.view.nbytes * _LARGEST_COPIED <= view.nbytes
+            for tensor in producer.tensors
         )  # fmt: skip
         return bool(flat) and all(flat) and alive and self.nodes.can_move(first, at, writes=False)
 
@@ -141,11 +143,11 @@ class _Fusion:
         if after is None or not self.nodes.can_move(first, at, writes=is_kept or len(producer.writes) > 1):
             return False
         bound = len(producer.recorded.views) - 1
-        used = {one.view.buffer for one in after.tensors} | {one.buffer for one in producer.reads}
+        used = {tensor.view.buffer for tensor in after.tensors} | {read.buffer for read in producer.reads}
         if (
             not self.nodes.fits(after, bound)
             or _reads(after, view)
-            or used & {one.view.buffer for one in after.outputs}
+            or used & {output.view.buffer for output in after.outputs}
         ):
             return False
         recorded = producer.recorded
@@ -174,9 +176,9 @@ class _Fusion:
         keeps = self._has_to_keep(producer.map, at, first)
         if keeps or keeps is None or not self.nodes.can_move(first, at, writes=False):
             return
-        written = {one.buffer for one in node.writes}
+        written = {view.buffer for view in node.writes}
         if not self.nodes.fits(producer.map, len(launch.views) - 2) or written & {
-            one.view.buffer for one in producer.map.tensors
+            tensor.view.buffer for tensor in producer.map.tensors
         }:
             return
         expression = producer.map
@@ -204,11 +206,11 @@ class _Fusion:
             return
         users = {first} | self.nodes.others(source.buffer, at)
         last = max({*users, at})
-        for one in self.nodes.readers[target.buffer] | self.nodes.writers[target.buffer]:
-            if first <= one <= last and one != at and not self._lies_apart(one, target, users):
+        for number in self.nodes.readers[target.buffer] | self.nodes.writers[target.buffer]:
+            if first <= number <= last and number != at and not self._lies_apart(number, target, users):
                 return
         producer = self.nodes[first]
-        if any(one.buffer is target.buffer for one in producer.reads) or len(users) > 1:
+        if any(view.buffer is target.buffer for view in producer.reads) or len(users) > 1:
             return
 
         self.nodes.remove(at)
@@ -222,14 +224,14 @@ class _Fusion:
     def _remove_unread(self) -> None:
         for at, node in reversed(list(self.nodes.items())):
             if node.writes and all(
-                self.nodes.is_temporary(one.buffer) and not self.nodes.others(one.buffer, at) for one in node.writes
+                self.nodes.is_temporary(view.buffer) and not self.nodes.others(view.buffer, at) for view in node.writes
             ):
                 self.nodes.remove(at)
 
 
-def _reads(one: Mapped, view: View) -> bool:
+def _reads(expression: Mapped, view: View) -> bool:
     """It reads the memory of the view in another order besides, or a part of it."""
-    return any(tensor.view.buffer is view.buffer for tensor in one.tensors)
+    return any(tensor.view.buffer is view.buffer for tensor in expression.tensors)
 
 
 def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_kept: bool) -> Mapped | None:
@@ -241,7 +243,7 @@ def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_k
     assert isinstance(producer.recorded, Launch)
     if producer.after is not None:
         outputs = producer.after.outputs
-        place = next(place for place, one in enumerate(outputs) if one.view == view)
+        place = next(place for place, output in enumerate(outputs) if output.view == view)
         rest = outputs if is_kept else (*outputs[:place], *outputs[place + 1 :])
         joined = inlined(consumer, number, producer.after, place, keeps=False)
         if joined is None:
@@ -281,7 +283,7 @@ def fuse(
         capabilities: of the device.
         allocate: a buffer of so many bytes that nobody reads but these.
     """
-    moved = sum(view.nbytes for one in recorded for view in (*one.reads, *one.writes))
+    moved = sum(view.nbytes for node in recorded for view in (*node.reads, *node.writes))
     if moved < _LARGE:
         return _fused(recorded, is_temporary, capabilities).as_recorded()
     from . import large_steps

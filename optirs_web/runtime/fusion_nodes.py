@@ -33,8 +33,8 @@ class Node:
     def update(self) -> None:
         """Bring reads and writes up to date."""
         if self.map is not None:
-            self.writes = [one.view for one in self.map.outputs]
-            self.reads = [one.view for one in self.map.tensors]
+            self.writes = [output.view for output in self.map.outputs]
+            self.reads = [tensor.view for tensor in self.map.tensors]
             kinds = {kind for step in self.map.steps for kind, _ in step.arguments}
             self.reads += self.writes if "old" in kinds else []
             return
@@ -42,20 +42,22 @@ class Node:
         if self.before is not None:
             assert isinstance(self.recorded, Launch)
             replaced = view_of(self.recorded, self.before[0])
-            self.reads = [one for one in self.reads if one is not replaced]
-            self.reads += [one.view for one in self.before[1].tensors]
+            self.reads = [view for view in self.reads if view is not replaced]
+            self.reads += [tensor.view for tensor in self.before[1].tensors]
         if self.after is not None:
-            self.reads = [*self.reads, *(one.view for one in self.after.tensors)]
-            self.writes = [one.view for one in self.after.outputs]
+            self.reads = [*self.reads, *(tensor.view for tensor in self.after.tensors)]
+            self.writes = [output.view for output in self.after.outputs]
             kinds = {kind for step in self.after.steps for kind, _ in step.arguments}
             self.reads += self.writes if "old" in kinds else []
 
     def redirect(self, source: View, target: View) -> None:
         """Write the target where the source was written."""
 
-        def moved(one: Mapped) -> Mapped:
-            outputs = tuple(output._replace(view=target) if output.view == source else output for output in one.outputs)
-            return one._replace(outputs=outputs)
+        def moved(expression: Mapped) -> Mapped:
+            outputs = tuple(
+                output._replace(view=target) if output.view == source else output for output in expression.outputs
+            )
+            return expression._replace(outputs=outputs)
 
         if self.map is not None:
             self.map = moved(self.map)
@@ -64,7 +66,7 @@ class Node:
         elif isinstance(self.recorded, Copy):
             self.recorded = Copy(self.recorded.source, target)
         else:
-            views = tuple(target if one == source else one for one in self.recorded.views)
+            views = tuple(target if view == source else view for view in self.recorded.views)
             self.recorded = Launch(self.recorded.kernel, views, self.recorded.grid, self.recorded.parameters)
 
     def as_recorded(self) -> Recorded:
@@ -78,24 +80,24 @@ class Node:
             return launch
         kernel = launch.kernel
         assert isinstance(kernel, CooperativeKernel)
-        views = {one.name: view for one, view in zip(kernel.bindings, launch.views, strict=True)}
+        views = {binding.name: view for binding, view in zip(kernel.bindings, launch.views, strict=True)}
         if self.after is not None:
             hook, expression = HOOKS[kernel.name]["stored"], self.after
             views[hook.binding] = expression.outputs[0].view
-            views |= {f"y{number}_values": one.view for number, one in enumerate(expression.outputs)}
+            views |= {f"y{number}_values": output.view for number, output in enumerate(expression.outputs)}
         else:
             assert self.before is not None
             hook, expression = HOOKS[kernel.name]["loaded"], self.before[1]
-        views |= {f"x{number}_values": one.view for number, one in enumerate(expression.tensors)}
+        views |= {f"x{number}_values": tensor.view for number, tensor in enumerate(expression.tensors)}
         fused, parameters = fused_of(expression)
         joined = fused_kernel(kernel, hook, fused)
-        bound = tuple(views[one.name] for one in joined.bindings)
+        bound = tuple(views[binding.name] for binding in joined.bindings)
         return Launch(joined, bound, launch.grid, (*launch.parameters, *parameters))
 
 
 def view_of(launch: Launch, binding: str) -> View:
     """Return the view that a launch binds to the binding of this name."""
-    return next(view for one, view in zip(launch.kernel.bindings, launch.views, strict=True) if one.name == binding)
+    return next(view for slot, view in zip(launch.kernel.bindings, launch.views, strict=True) if slot.name == binding)
 
 
 class Nodes:
@@ -111,8 +113,8 @@ class Nodes:
         self.replaced = capabilities.replaced
         self.readers: defaultdict[Buffer, set[int]] = defaultdict(set)
         self.writers: defaultdict[Buffer, set[int]] = defaultdict(set)
-        for one in recorded:
-            node = Node(one, mapped(one) if isinstance(one, Launch) else None)
+        for command in recorded:
+            node = Node(command, mapped(command) if isinstance(command, Launch) else None)
             node.update()
             self._nodes.append(node)
             self._enter(len(self._nodes) - 1)
@@ -176,27 +178,29 @@ class Nodes:
     def can_move(self, first: int, last: int, *, writes: bool) -> bool:
         """Return whether node `first` can run at `last` instead; `writes` says that the results are kept."""
         node = self[first]
-        if any(first < one < last for view in node.reads for one in self.writers[view.buffer]) and any(
+        if any(first < number < last for view in node.reads for number in self.writers[view.buffer]) and any(
             overlaps(view, other.writes) for view in node.reads for other in self.between(first, last)
         ):
             return False
         if not writes:
             return True
         return not any(
-            first < one < last for view in node.writes for one in self.readers[view.buffer] | self.writers[view.buffer]
+            first < number < last
+            for view in node.writes
+            for number in self.readers[view.buffer] | self.writers[view.buffer]
         )
 
     def between(self, first: int, last: int) -> Iterator[Node]:
         """Those after the first and before the last."""
-        return (one for one in self._nodes[first + 1 : last] if one is not None)
+        return (node for node in self._nodes[first + 1 : last] if node is not None)
 
-    def fits(self, one: Mapped, bound: int = 0) -> bool:
+    def fits(self, expression: Mapped, bound: int = 0) -> bool:
         """It can be launched: few enough buffers, none of which is read while it is written."""
-        read = {tensor.view.buffer for tensor in one.tensors}
-        written = {output.view.buffer for output in one.outputs}
+        read = {tensor.view.buffer for tensor in expression.tensors}
+        written = {output.view.buffer for output in expression.outputs}
         functions: dict[str, str] = {}
-        for step in one.steps:
+        for step in expression.steps:
             if functions.setdefault(step.function, step.file) != step.file:
                 return False
-        buffers = len(one.tensors) + len(one.outputs) + bound
-        return buffers <= self.most_buffers and not read & written and len(one.steps) <= _MOST_STEPS
+        buffers = len(expression.tensors) + len(expression.outputs) + bound
+        return buffers <= self.most_buffers and not read & written and len(expression.steps) <= _MOST_STEPS

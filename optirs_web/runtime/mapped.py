@@ -83,9 +83,9 @@ class Mapped(NamedTuple):
 
     def is_flat(self, number: int) -> bool:
         """The tensor's elements lie in the order of the results."""
-        one = self.tensors[number]
-        steps = zip(self.dims, one.strides, row_major(self.dims), strict=True)
-        return one.start == 0 and all(size == 1 or stride == wanted for size, stride, wanted in steps)
+        tensor = self.tensors[number]
+        steps = zip(self.dims, tensor.strides, row_major(self.dims), strict=True)
+        return tensor.start == 0 and all(size == 1 or stride == wanted for size, stride, wanted in steps)
 
     def reads_all(self, number: int) -> bool:
         """Each result reads the element of the tensor at its own place, and there are no others."""
@@ -104,13 +104,13 @@ def _signature(file: str, function: str) -> tuple[tuple[tuple[str, str], ...], s
     declared = shell.function_of(module, function)
     is_bool = declared.return_type == types.BOOL
     cost = sum(type(node).__name__ in ("Binary", "Unary", "Call") for node in walk(module))
-    parameters = tuple((one.name, str(one.type)) for one in declared.parameters)
+    parameters = tuple((parameter.name, str(parameter.type)) for parameter in declared.parameters)
     return parameters, "u32" if is_bool else str(declared.return_type), is_bool, cost
 
 
-def cost_of(one: Mapped) -> int:
+def cost_of(expression: Mapped) -> int:
     """Operations for each element, about."""
-    return sum(_signature(step.file, step.function)[3] for step in one.steps)
+    return sum(_signature(step.file, step.function)[3] for step in expression.steps)
 
 
 def mapped(launch: Launch) -> Mapped | None:
@@ -160,15 +160,15 @@ def _of_fused(fused: Fused, launch: Launch) -> Mapped:
         tensors.append(Walked(next(views), type_, start, strides))
     scalars = tuple((type_, values[f"s{number}"]) for number, type_ in enumerate(fused.scalar_types))
     outputs = zip(views, fused.output_types, fused.outputs, strict=True)
-    return Mapped(dims, fused.steps, tuple(tensors), scalars, tuple(Output(*one) for one in outputs))
+    return Mapped(dims, fused.steps, tuple(tensors), scalars, tuple(Output(*output) for output in outputs))
 
 
 # Putting one expression into another.
 
 
-def refined(one: Shape, other: Shape) -> Shape | None:
+def refined(left: Shape, right: Shape) -> Shape | None:
     """Axes from which those of both can be put together, if there are such."""
-    products = {math.prod(dims[axis:]) for dims in (one, other) for axis in range(len(dims) + 1)}
+    products = {math.prod(dims[axis:]) for dims in (left, right) for axis in range(len(dims) + 1)}
     ordered = sorted(products, reverse=True)
     pairs = list(itertools.pairwise(ordered))
     if any(small == 0 or large % small for large, small in pairs):
@@ -189,10 +189,12 @@ def spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
     return tuple(reversed(result))
 
 
-def _over(one: Mapped, dims: Shape) -> tuple[Walked, ...]:
-    if one.size == 1:
-        return tuple(walked._replace(strides=(0,) * len(dims)) for walked in one.tensors)
-    return tuple(walked._replace(strides=spread(walked.strides, one.dims, dims)) for walked in one.tensors)
+def _over(expression: Mapped, dims: Shape) -> tuple[Walked, ...]:
+    if expression.size == 1:
+        return tuple(walked._replace(strides=(0,) * len(dims)) for walked in expression.tensors)
+    return tuple(
+        walked._replace(strides=spread(walked.strides, expression.dims, dims)) for walked in expression.tensors
+    )
 
 
 def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, keeps: bool) -> Mapped | None:
@@ -211,8 +213,8 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
     tensors = list(_over(producer, dims))
     places: list[Argument] = []
     shift = len(producer.steps)
-    for one, walked in enumerate(_over(consumer, dims)):
-        if consumer.tensors[one] == consumer.tensors[number]:
+    for index, walked in enumerate(_over(consumer, dims)):
+        if consumer.tensors[index] == consumer.tensors[number]:
             places.append(producer.outputs[output].value)
         elif walked in tensors:
             places.append(("tensor", tensors.index(walked)))
@@ -233,8 +235,8 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
         return argument
 
     steps = [*producer.steps]
-    steps += [step._replace(arguments=tuple(moved(one) for one in step.arguments)) for step in consumer.steps]
-    outputs = [one._replace(value=moved(one.value)) for one in consumer.outputs]
+    steps += [step._replace(arguments=tuple(moved(argument) for argument in step.arguments)) for step in consumer.steps]
+    outputs = [output._replace(value=moved(output.value)) for output in consumer.outputs]
     if keeps:
         outputs += producer.outputs
     return Mapped(dims, tuple(steps), tuple(tensors), tuple(scalars), tuple(outputs))
@@ -243,65 +245,68 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
 def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) -> Mapped:
     """`consumer` with what a cooperative kernel has computed, or another value, in place of tensor `number`."""
     replaced = consumer.tensors[number]
-    kept = [one for one in dict.fromkeys(consumer.tensors) if one != replaced]
+    kept = [tensor for tensor in dict.fromkeys(consumer.tensors) if tensor != replaced]
 
     def moved(argument: Argument) -> Argument:
         kind, at = argument
         if kind != "tensor":
             return argument
-        one = consumer.tensors[at]
-        return value if one == replaced else (kind, kept.index(one))
+        tensor = consumer.tensors[at]
+        return value if tensor == replaced else (kind, kept.index(tensor))
 
-    steps = tuple(step._replace(arguments=tuple(moved(one) for one in step.arguments)) for step in consumer.steps)
-    outputs = tuple(one._replace(value=moved(one.value)) for one in consumer.outputs)
+    steps = tuple(
+        step._replace(arguments=tuple(moved(argument) for argument in step.arguments)) for step in consumer.steps
+    )
+    outputs = tuple(output._replace(value=moved(output.value)) for output in consumer.outputs)
     return consumer._replace(steps=steps, tensors=tuple(kept), outputs=outputs)
 
 
 # Back to launches.
 
 
-def _collapsed(one: Mapped) -> Mapped:
+def _collapsed(expression: Mapped) -> Mapped:
     """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
     axes: list[tuple[int, list[int]]] = []
-    for size, *steps in zip(one.dims, *(walked.strides for walked in one.tensors), strict=True):
+    for size, *steps in zip(expression.dims, *(walked.strides for walked in expression.tensors), strict=True):
         if size == 1:
             continue
         if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
             axes[-1] = (axes[-1][0] * size, steps)
         else:
             axes.append((size, steps))
-    axes = axes or [(1, [0] * len(one.tensors))]
+    axes = axes or [(1, [0] * len(expression.tensors))]
     tensors = tuple(
-        walked._replace(strides=tuple(steps[number] for _, steps in axes)) for number, walked in enumerate(one.tensors)
+        walked._replace(strides=tuple(steps[number] for _, steps in axes))
+        for number, walked in enumerate(expression.tensors)
     )
-    return one._replace(dims=tuple(size for size, _ in axes), tensors=tensors)
+    return expression._replace(dims=tuple(size for size, _ in axes), tensors=tensors)
 
 
-def fused_of(one: Mapped) -> tuple[Fused, list[int | float]]:
+def fused_of(expression: Mapped) -> tuple[Fused, list[int | float]]:
     """Return the source of a generated kernel, and the parameters of a launch of it except the size.
 
     These are, in order, the dims, then starts and strides of tensors that are not flat, and the scalars.
     """
-    one = _collapsed(one)
-    flat = tuple(one.is_flat(number) for number in range(len(one.tensors)))
-    walked = [tensor for tensor, is_flat in zip(one.tensors, flat, strict=True) if not is_flat]
-    dims = one.dims if walked else ()
+    expression = _collapsed(expression)
+    flat = tuple(expression.is_flat(number) for number in range(len(expression.tensors)))
+    walked = [tensor for tensor, is_flat in zip(expression.tensors, flat, strict=True) if not is_flat]
+    dims = expression.dims if walked else ()
     fused = Fused(
-        steps=one.steps,
-        tensor_types=tuple(tensor.type for tensor in one.tensors),
+        steps=expression.steps,
+        tensor_types=tuple(tensor.type for tensor in expression.tensors),
         flat=flat,
-        scalar_types=tuple(type_ for type_, _ in one.scalars),
-        outputs=tuple(output.value for output in one.outputs),
-        output_types=tuple(output.type for output in one.outputs),
+        scalar_types=tuple(type_ for type_, _ in expression.scalars),
+        outputs=tuple(output.value for output in expression.outputs),
+        output_types=tuple(output.type for output in expression.outputs),
         rank=len(dims),
     )
     strides = [stride for tensor in walked for stride in tensor.strides]
-    return fused, [*dims, *(tensor.start for tensor in walked), *strides, *(value for _, value in one.scalars)]
+    return fused, [*dims, *(tensor.start for tensor in walked), *strides, *(value for _, value in expression.scalars)]
 
 
-def relaunched(one: Mapped, grid: Sequence[int]) -> Launch:
+def relaunched(expression: Mapped, grid: Sequence[int]) -> Launch:
     """A launch of one kernel that does all of it."""
-    fused, parameters = fused_of(one)
-    views = [*(tensor.view for tensor in one.tensors), *(output.view for output in one.outputs)]
+    fused, parameters = fused_of(expression)
+    views = [*(tensor.view for tensor in expression.tensors), *(output.view for output in expression.outputs)]
     kernel: FusedMapKernel = fused_map_kernel(fused)
-    return Launch(kernel, tuple(views), (grid[0], grid[1], grid[2]), (one.size, *parameters))
+    return Launch(kernel, tuple(views), (grid[0], grid[1], grid[2]), (expression.size, *parameters))

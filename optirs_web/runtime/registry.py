@@ -93,7 +93,7 @@ def devices() -> list[AdapterInfo]:
 
     Example:
         >>> import optirs_web as ow
-        >>> [one.kind for one in ow.devices() if one.name == "cpu"]
+        >>> [adapter.kind for adapter in ow.devices() if adapter.name == "cpu"]
         ['cpu']
     """
     return adapters(_BACKENDS)
@@ -102,12 +102,12 @@ def devices() -> list[AdapterInfo]:
 def adapters(names: Iterable[str] = (*_AUTO_ORDER, "gl")) -> list[AdapterInfo]:
     """The devices of these names; of GPUs if none are given, without loading what other devices run through."""
     _forget_lost()
-    found = [adapter for name in names for adapter in _list(name)]
+    adapters = [adapter for name in names for adapter in _list(name)]
     if _IS_PAGE:
-        return found
+        return adapters
     from .choosing import topology  # which asks the system for more
 
-    return topology.completed(found, avoided)
+    return topology.completed(adapters, avoided)
 
 
 async def devices_async() -> list[AdapterInfo]:
@@ -151,14 +151,14 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
     if through is not None:
         name = _name_through(name, through)
     name = _asked(name, power)
-    found = _opened.get(name)
-    if found is None or found.lost:
+    existing = _opened.get(name)
+    if existing is None or existing.lost:
         _forget_lost()
         with _lock:
-            found = _opened.get(name) or _taken(name)
-            _opened[name] = found
+            existing = _opened.get(name) or _taken(name)
+            _opened[name] = existing
     avoided.pop(name, None)
-    return found
+    return existing
 
 
 async def device_async(name: str | Device | None = None, *, power: str | None = None) -> Device:
@@ -184,14 +184,14 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
     return _opened[name]
 
 
-def _itself(given: object, *options: str | None) -> Device:
+def _itself(target: object, *options: str | None) -> Device:
     from .device import Device
 
-    if isinstance(given, Device):
+    if isinstance(target, Device):
         if any(options):
-            raise ValueError(f"power and through are for devices that are yet to be opened, unlike {given.name}")
-        return given
-    raise TypeError(f"a device is given by its name, not {given!r} (a shape is one argument: a tuple)")
+            raise ValueError(f"power and through are for devices that are yet to be opened, unlike {target.name}")
+        return target
+    raise TypeError(f"a device is given by its name, not {target!r} (a shape is one argument: a tuple)")
 
 
 def _asked(name: str | None, power: str | None) -> str:
@@ -216,7 +216,7 @@ def _name_through(name: str | None, through: str) -> str:
         raise ValueError(f"through must be one of {', '.join(_THROUGH)}, not {through!r}")
     kind, colon, index = (name or "").partition(":")
     if f"{kind}-{through}" not in _THROUGH[through]:
-        names = ", ".join(one.removesuffix(f"-{through}") for one in _THROUGH[through])
+        names = ", ".join(name.removesuffix(f"-{through}") for name in _THROUGH[through])
         raise ValueError(f"{through} opens {names}, not {name!r}")
     return f"{kind}-{through}{colon}{index}"
 
@@ -226,8 +226,8 @@ def _taken(name: str) -> Device:
     if kind == "auto" and not _IS_PAGE:
         from .choosing import ranking  # which few ask for
 
-        order = [one for one in _AUTO_ORDER if one not in _IN_BROWSER]
-        listed = {one: _list(one) for one in (*order, "cpu")}
+        order = [name for name in _AUTO_ORDER if name not in _IN_BROWSER]
+        listed = {name: _list(name) for name in (*order, "cpu")}
         return ranking.best(listed, _BACKENDS, _open_backend, _opened_as, power)
     return _opened_as(*_select(name))
 
@@ -238,9 +238,9 @@ def _open_backend(info: AdapterInfo) -> Backend:
 
 
 def _opened_as(info: AdapterInfo, why: str) -> Device:
-    found = _opened.get(info.label) or _keep(_open_backend(info), why)
+    opened_device = _opened.get(info.label) or _keep(_open_backend(info), why)
     avoided.pop(info.label, None)
-    return found
+    return opened_device
 
 
 def _select(name: str) -> tuple[AdapterInfo, str]:
@@ -253,23 +253,23 @@ def _module(info: AdapterInfo) -> Any:
 
 def _forget_lost() -> None:
     global _closed_stats
-    if not any(one.lost for one in list(_opened.values())):
+    if not any(entry.lost for entry in list(_opened.values())):
         return
     with _lock:
-        lost = {id(one): one for one in list(_opened.values()) if one.lost}
-        for name in [name for name, one in list(_opened.items()) if id(one) in lost]:
+        lost = {id(entry): entry for entry in list(_opened.values()) if entry.lost}
+        for name in [name for name, entry in list(_opened.items()) if id(entry) in lost]:
             del _opened[name]
-        _closed_stats = sum((one.stats for one in lost.values()), _closed_stats)
-    for one in lost.values():
-        if not one.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
-            avoided[one.name] = "it was lost"
+        _closed_stats = sum((entry.stats for entry in lost.values()), _closed_stats)
+    for entry in lost.values():
+        if not entry.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
+            avoided[entry.name] = "it was lost"
 
 
 def avoid(label: str, why: str) -> None:
     """Have "auto" take another device from now on."""
     avoided[label] = why
     with _lock:
-        for name in [name for name, one in _opened.items() if name.startswith("auto") and one.name == label]:
+        for name in [name for name, entry in _opened.items() if name.startswith("auto") and entry.name == label]:
             del _opened[name]
 
 
@@ -313,7 +313,7 @@ def _choose() -> tuple[AdapterInfo, str]:
         return cpu, why
     if adapter.available:
         return adapter, f"{why}, and for the processor {cpu.reason}"
-    reasons = "; ".join(f"{one.name}: {one.reason}" for one in devices() if not one.available)
+    reasons = "; ".join(f"{adapter.name}: {adapter.reason}" for adapter in devices() if not adapter.available)
     raise DeviceNotAvailableError(f"no device is available: {reasons}")
 
 
@@ -330,11 +330,11 @@ def close_device(target: str | Device | None) -> None:
         if not name.startswith("auto"):
             kind, number = _kind_and_number(name)
             name = f"{kind}:{number}" if number else kind
-        found = _opened.get(name)
+        existing = _opened.get(name)
     else:
-        found = _itself(target)
-    if found is not None:
-        found.close()
+        existing = _itself(target)
+    if existing is not None:
+        existing.close()
         _forget_lost()
 
 
@@ -358,15 +358,15 @@ def set_memory_limit(nbytes: int | None) -> None:
         1073741824
         >>> ow.set_memory_limit(None)
     """
-    for one in opened():
-        one.set_memory_limit(nbytes)
+    for entry in opened():
+        entry.set_memory_limit(nbytes)
     _set_limit[:] = [nbytes]
 
 
 def _after_fork() -> None:
     """Renew the locks of devices in the child: the threads that held them are not in this process."""
-    for one in opened():
-        one.renew_locks()
+    for entry in opened():
+        entry.renew_locks()
 
 
 if hasattr(os, "register_at_fork"):
@@ -383,4 +383,4 @@ def stats() -> Stats:
         >>> (ow.stats() - before).dispatches
         2
     """
-    return sum((one.stats for one in opened()), _closed_stats)
+    return sum((entry.stats for entry in opened()), _closed_stats)

@@ -99,12 +99,16 @@ class Rule:
     @cached_property
     def _declared(self) -> frozenset[str]:
         named = (syntax.Function, syntax.StructDeclaration, syntax.Override)
-        return frozenset(one.name for one in self._source.declarations if isinstance(one, named))
+        return frozenset(
+            declaration.name for declaration in self._source.declarations if isinstance(declaration, named)
+        )
 
     @cached_property
     def flags(self) -> frozenset[str]:
         """The names of its overrides."""
-        return frozenset(one.name for one in self._source.declarations if isinstance(one, syntax.Override))
+        return frozenset(
+            declaration.name for declaration in self._source.declarations if isinstance(declaration, syntax.Override)
+        )
 
     @property
     def measures(self) -> bool:
@@ -131,34 +135,34 @@ class Rule:
         return self._members("State")
 
     def _members(self, struct: str) -> tuple[str, ...]:
-        return tuple(one.name for one in struct_of(self.linked(("update",), ()), struct).members)
+        return tuple(member.name for member in struct_of(self.linked(("update",), ()), struct).members)
 
     def linked(self, functions: tuple[str, ...], flags: Flags, codecs: tuple[str, ...] = ()) -> syntax.Module:
         """The rule with these flags and what the functions reach; and functions of ``shaders/lib/storage.wgsl``."""
-        return _link_rule(self, functions, tuple(one for one in flags if one[0] in self.flags), codecs)
+        return _link_rule(self, functions, tuple(flag for flag in flags if flag[0] in self.flags), codecs)
 
     @cached_property
     def transforms(self) -> tuple[Member, ...]:
         """The members of all transforms, one after the other."""
-        return tuple(member for one in self.stages for member in _members(one.name))
+        return tuple(member for stage in self.stages for member in _members(stage.name))
 
     @cached_property
     def counters(self) -> dict[str, int]:
         """The counts that transforms keep from call to call: by name, the index of the member in `transforms`."""
-        found: dict[str, int] = {}
+        counters: dict[str, int] = {}
         first = 0
-        for number, one in enumerate(self.stages):
-            names = [member.name for member in self.transforms[first : first + one.members]]
-            is_again = any(other.name == one.name for other in self.stages[:number])
-            for name in _COUNTERS.get(one.name, ()):
-                found[f"{one.name}{number if is_again else ''}_{name}"] = first + names.index(name)
-            first += one.members
-        return found
+        for number, stage in enumerate(self.stages):
+            names = [member.name for member in self.transforms[first : first + stage.members]]
+            is_again = any(other.name == stage.name for other in self.stages[:number])
+            for name in _COUNTERS.get(stage.name, ()):
+                counters[f"{stage.name}{number if is_again else ''}_{name}"] = first + names.index(name)
+            first += stage.members
+        return counters
 
     @property
     def gathers(self) -> bool:
         """Gradients are accumulated over several calls."""
-        return any(one.name == "accumulate" for one in self.stages)
+        return any(stage.name == "accumulate" for stage in self.stages)
 
     @property
     def gathering_part(self) -> str | None:
@@ -167,11 +171,15 @@ class Rule:
         Raises:
             ShaderError: no part can, since one that only measures is the last.
         """
-        asking = [one for one in _PARTS_WITH_GRAD if self.gathers and self._asks_for_grad((one,))]
+        asking = [part for part in _PARTS_WITH_GRAD if self.gathers and self._asks_for_grad((part,))]
         if asking and asking[-1] not in ("update", "prepare"):
-            found = next(one for one in self._source.declarations if getattr(one, "name", "") == asking[-1])
+            measuring = next(
+                declaration
+                for declaration in self._source.declarations
+                if getattr(declaration, "name", "") == asking[-1]
+            )
             raise fail(
-                found.position,
+                measuring.position,
                 f"gradients cannot be accumulated for '{self.name}': '{asking[-1]}' is the last part that asks for "
                 "'grad', and keeps none; let 'update' ask for it too, or 'prepare' alone, which puts it into State",
             )
@@ -180,20 +188,20 @@ class Rule:
     @property
     def first_measure(self) -> int | None:
         """The number of the transform that measures before `advance`: the first that measures, but not rows."""
-        over = next(((number, one.over) for number, one in enumerate(self.stages) if one.over), None)
+        over = next(((number, stage.over) for number, stage in enumerate(self.stages) if stage.over), None)
         return over[0] if over is not None and over[1] != "row" else None
 
     def _asks_for_grad(self, functions: tuple[str, ...]) -> bool:
         return any(
-            isinstance(one, syntax.Function)
-            and one.name in functions
-            and any(parameter.name == "grad" for parameter in one.parameters)
-            for one in self._source.declarations
+            isinstance(declaration, syntax.Function)
+            and declaration.name in functions
+            and any(parameter.name == "grad" for parameter in declaration.parameters)
+            for declaration in self._source.declarations
         )
 
     def slots(self, flags: Flags) -> tuple[str, ...]:
         """The members of State that the rule with these flags needs; the others do not exist."""
-        return _live_slots(self, tuple(one for one in flags if one[0] in self.flags))
+        return _live_slots(self, tuple(flag for flag in flags if flag[0] in self.flags))
 
 
 KEPT = "accumulated"
@@ -213,12 +221,12 @@ def _parse(text: str, name: str) -> syntax.Module:
 @cache
 def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tuple[str, ...]) -> syntax.Module:
     # Whole structs, as the tables have them.
-    roots = [*functions, *(one for one in _STRUCTS if one in rule._declared)]
+    roots = [*functions, *(struct for struct in _STRUCTS if struct in rule._declared)]
     source = rule._source
     if rule.stages:
         from ..wgsl.transform_glue import glue
 
-        joint = glue(rule.stages, {one.name: _transform(one.name) for one in rule.stages})
+        joint = glue(rule.stages, {stage.name: _transform(stage.name) for stage in rule.stages})
         source = syntax.Module(source.file, source.enables, [*source.declarations, *joint.declarations])
         roots.append("Transforms")
         if rule._asks_for_grad(functions):
@@ -233,7 +241,7 @@ def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tup
 
 @cache
 def _live_slots(rule: Rule, flags: Flags) -> tuple[str, ...]:
-    return live_slots(rule.linked(tuple(one for one in RULE_PARTS if rule.has(one)), flags))
+    return live_slots(rule.linked(tuple(part for part in RULE_PARTS if rule.has(part)), flags))
 
 
 def _transform(name: str) -> syntax.Module:

@@ -70,13 +70,13 @@ def tune(
     """
     devices = _tunable(_devices(device))
     _check_not_recording()
-    for one in devices:
-        if not one.can_wait:
+    for target in devices:
+        if not target.can_wait:
             raise UnsupportedError("tune() waits for the device; here use: await optirs_web.tune_async(step, ...)")
-        _finished(_attach_async(one))
+        _finished(_attach_async(target))
     with _watched(devices):
         step(*arguments)
-    works = [work for one in devices for work in drive(_searches(one, again), partial(_answer, one))]
+    works = [work for target in devices for work in drive(_searches(target, again), partial(_answer, target))]
     return _report(devices, works)
 
 
@@ -88,15 +88,15 @@ async def tune_async(
         await device_async(device)
     devices = _tunable(_devices(device))
     _check_not_recording()
-    for one in devices:
-        await _attach_async(one)
+    for target in devices:
+        await _attach_async(target)
     with _watched(devices):
         result = step(*arguments)
         if inspect.isawaitable(result):
             await result
     works = []
-    for one in devices:
-        works += await drive_async(_searches(one, again), partial(_answer_async, one))
+    for target in devices:
+        works += await drive_async(_searches(target, again), partial(_answer_async, target))
     return _report(devices, works)
 
 
@@ -117,38 +117,38 @@ def tuning(enabled: bool = True) -> None:
         >>> print(ow.tune(lambda: None, device="cpu").title)
         the tuner is switched off (OPTIRS_TUNE=0, or tuning(False)): nothing was searched
     """
-    devices = [one for one in opened() if one.capabilities.max_invocations]
-    for one in devices:
-        if enabled and not one.can_wait:
+    devices = [target for target in opened() if target.capabilities.max_invocations]
+    for target in devices:
+        if enabled and not target.can_wait:
             raise UnsupportedError("tuning() waits for the browser; here use: await optirs_web.tuning_async()")
     set_asked(enabled)
-    for one in devices:
-        _backend(one).tuned = None
+    for target in devices:
+        _backend(target).tuned = None
         if enabled:
-            _finished(_attach_async(one))
-        _bind_programs(one)
+            _finished(_attach_async(target))
+        _bind_programs(target)
 
 
 async def tuning_async(enabled: bool = True) -> None:
     """The awaitable twin of `tuning`."""
     set_asked(enabled)
-    for one in opened():
-        if one.capabilities.max_invocations:
-            _backend(one).tuned = None
+    for target in opened():
+        if target.capabilities.max_invocations:
+            _backend(target).tuned = None
             if enabled:
-                await _attach_async(one)
-            _bind_programs(one)
+                await _attach_async(target)
+            _bind_programs(target)
 
 
 # Devices.
 
 
-def _devices(given: str | Device | None) -> list[Device]:
-    return ([] if given is not None else opened()) or [device_of(given)]
+def _devices(device: str | Device | None) -> list[Device]:
+    return ([] if device is not None else opened()) or [device_of(device)]
 
 
 def _tunable(devices: Sequence[Device]) -> list[Device]:
-    return [one for one in devices if one.capabilities.max_invocations and asked() is not False]
+    return [target for target in devices if target.capabilities.max_invocations and asked() is not False]
 
 
 def _check_not_recording() -> None:
@@ -191,19 +191,19 @@ def _finished(work: Coroutine[Any, Any, None]) -> None:
 def _watched(devices: Sequence[Device]) -> Iterator[None]:
     """Note one launch of each work that the block enqueues, records or replays."""
     with ExitStack() as stack:
-        for one in devices:
-            choices = _choices(one)
+        for target in devices:
+            choices = _choices(target)
             assert choices is not None
             choices.seen = {}
-            for program in list(one.programs):
+            for program in list(target.programs):
                 note = _noting(choices, program)
                 program.before_replay.append(note)
                 stack.callback(program.before_replay.remove, note)
         try:
             yield
         except BaseException:
-            for one in devices:
-                _take_seen(one)  # nothing is searched, and nothing held
+            for target in devices:
+                _take_seen(target)  # nothing is searched, and nothing held
             raise
 
 
@@ -218,9 +218,9 @@ def _take_seen(device: Device) -> dict[Key, tuple[Launch, int]]:
 
 def _noting(choices: Choices, program: Program) -> Callable[[], None]:
     def note() -> None:
-        for one in program.launches:
-            if isinstance(one, Launch):
-                choices(one)
+        for launch in program.launches:
+            if isinstance(launch, Launch):
+                choices(launch)
 
     return note
 
@@ -295,9 +295,9 @@ async def _answer_async(device: Device, asked_for: Any) -> Any:
     return await device.backend.times_async(asked_for)
 
 
-async def _save_async(device: Device, found: _Save) -> None:
+async def _save_async(device: Device, choice: _Save) -> None:
     try:
-        await kept.store_async(subject_of(device.info), {found.name: found.figure})
+        await kept.store_async(subject_of(device.info), {choice.name: choice.figure})
     except OSError as error:
         others = "pages" if _IN_BROWSER else "processes"
         warnings.warn(f"a tuned choice is used, but cannot be saved for other {others}: {error}", stacklevel=2)

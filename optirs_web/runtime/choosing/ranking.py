@@ -56,25 +56,27 @@ def best(
     Raises:
         DeviceNotAvailableError: there is none, or OPTIRS_REQUIRE has none of them.
     """
-    found = [one for adapters in listed.values() for one in adapters if one.available and _may_be_taken(one)]
-    allowed = _required(found, listed, known)
-    well = [one for one in allowed if one.label not in avoided]
-    idle = topology.idle_gpus() if all(one.name == "cpu" for one in found) else ""
+    usable = [
+        adapter for adapters in listed.values() for adapter in adapters if adapter.available and _may_be_taken(adapter)
+    ]
+    allowed = _required(usable, listed, known)
+    well = [adapter for adapter in allowed if adapter.label not in avoided]
+    idle = topology.idle_gpus() if all(adapter.name == "cpu" for adapter in usable) else ""
     for info, reason in ranked(well or allowed, listed, open_backend, power):
-        failed = [_failure(one, info) for one in found if one.label in avoided]
-        why = "; ".join(one for one in (reason, *failed, idle) if one)
+        failed = [_failure(adapter, info) for adapter in usable if adapter.label in avoided]
+        why = "; ".join(text for text in (reason, *failed, idle) if text)
         try:
             device = open_as(info, why)
         except DeviceNotAvailableError as error:
             avoid(info.label, f"it could not be opened ({error})")
             continue
-        if failed or all(one.name == "cpu" for one in found):
+        if failed or all(adapter.name == "cpu" for adapter in usable):
             say_once(f"'auto' takes {device.name}: {why}", is_trouble=bool(failed or idle))
         return device
     # The processor's first: it is always there, so that what is wrong with it was most probably asked for.
     every = reversed([*listed.values()])
-    reasons = [f"{one.name}: {one.reason}" for adapters in every for one in adapters if one.reason]
-    reasons += [f"{one.label}: {avoided[one.label]}" for one in found if one.label in avoided]
+    reasons = [f"{adapter.name}: {adapter.reason}" for adapters in every for adapter in adapters if adapter.reason]
+    reasons += [f"{adapter.label}: {avoided[adapter.label]}" for adapter in usable if adapter.label in avoided]
     raise DeviceNotAvailableError(f"no device is available: {'; '.join(reasons)}")
 
 
@@ -91,44 +93,47 @@ def ranked(
 ) -> list[_Choice]:
     """The adapters, the best first. Those of the kinds that come first are measured where they are several."""
     order = _PREFERRED[power]
-    groups = [[one for one in adapters if topology.kind_of(one) in kinds] for kinds in order]
-    first, *others = [one for one in groups if one] or [[]]
-    rest = [one for group in others for one in group]
+    groups = [[adapter for adapter in adapters if topology.kind_of(adapter) in kinds] for kinds in order]
+    first, *others = [group for group in groups if group] or [[]]
+    rest = [adapter for group in others for adapter in group]
     prefers = f"power '{power}' prefers its kind, {topology.kind_of(first[0]) or 'a GPU'}" if rest else ""
     if len(first) == 1:
         choices = [_Choice(first[0], prefers or _only(first[0], listed))]
     else:
         choices = _by_speed(first, open_backend, prefers)
-    return [*choices, *(_Choice(one, "what was preferred could not be opened") for one in rest)]
+    return [*choices, *(_Choice(adapter, "what was preferred could not be opened") for adapter in rest)]
 
 
 def _by_speed(
     adapters: Sequence[AdapterInfo], open_backend: Callable[[AdapterInfo], Backend], prefers: str
 ) -> list[_Choice]:
-    seconds = {one.label: _measured(one, open_backend) for one in adapters}
-    times = [sum(one) for one in seconds.values() if one is not None]
+    seconds = {adapter.label: _measured(adapter, open_backend) for adapter in adapters}
+    times = [sum(timing) for timing in seconds.values() if timing is not None]
     enough = _AS_FAST * min(times, default=0.0)
-    measured = [one for one in adapters if seconds[one.label] is not None]
-    measured.sort(key=lambda one: max(enough, sum(seconds[one.label] or ())))
-    text = ", ".join(f"{one.label} {seconds[one.label]}" for one in measured)
+    measured = [adapter for adapter in adapters if seconds[adapter.label] is not None]
+    measured.sort(key=lambda adapter: max(enough, sum(seconds[adapter.label] or ())))
+    text = ", ".join(f"{adapter.label} {seconds[adapter.label]}" for adapter in measured)
     why = f"it was the fastest in a short measurement, or as fast as the fastest: {text}"
     # What could not be measured comes last; what is avoided by now is not tried again.
-    others = [one for one in adapters if seconds[one.label] is None and one.label not in avoided]
+    others = [adapter for adapter in adapters if seconds[adapter.label] is None and adapter.label not in avoided]
     why = f"{prefers}; {why}" if prefers else why
-    return [*(_Choice(one, why) for one in measured), *(_Choice(one, "it could not be measured") for one in others)]
+    return [
+        *(_Choice(adapter, why) for adapter in measured),
+        *(_Choice(adapter, "it could not be measured") for adapter in others),
+    ]
 
 
 def _measured(info: AdapterInfo, open_backend: Callable[[AdapterInfo], Backend]) -> Figures | None:
     """The figures that are kept, or those of a measurement now; None where it fails."""
     from . import figures, probes  # which one candidate does not need
 
-    found = figures.load(info)
-    if found is not None:
-        return found
+    rates = figures.load(info)
+    if rates is not None:
+        return rates
     try:
         device = Device(open_backend(info))
         try:
-            found = probes.measure(device)
+            rates = probes.measure(device)
         finally:
             device.close()
     except OutOfDeviceMemoryError:
@@ -136,8 +141,8 @@ def _measured(info: AdapterInfo, open_backend: Callable[[AdapterInfo], Backend])
     except OptirsError as error:
         avoid(info.label, f"it failed when it was measured ({error})")
         return None
-    figures.store(info, found)
-    return found
+    figures.store(info, rates)
+    return rates
 
 
 def _may_be_taken(info: AdapterInfo) -> bool:
@@ -149,15 +154,15 @@ def _may_be_taken(info: AdapterInfo) -> bool:
 
 
 def _required(
-    found: Sequence[AdapterInfo], listed: Mapping[str, Sequence[AdapterInfo]], known: Collection[str]
+    usable: Sequence[AdapterInfo], listed: Mapping[str, Sequence[AdapterInfo]], known: Collection[str]
 ) -> list[AdapterInfo]:
     """Those that OPTIRS_REQUIRE names; all of them where it names no device."""
     said = os.environ.get("OPTIRS_REQUIRE", "")
-    names = [one for one in map(str.strip, said.split(",")) if one.partition(":")[0] in known]
-    allowed = [one for one in found if not names or one.name in names or one.label in names]
+    names = [name for name in map(str.strip, said.split(",")) if name.partition(":")[0] in known]
+    allowed = [adapter for adapter in usable if not names or adapter.name in names or adapter.label in names]
     if not allowed and names:
-        other = f", and falling back to {found[0].label} is not allowed" if found else ""
-        reasons = "; ".join(_why_not(one, listed.get(one.partition(":")[0], ())) for one in names)
+        other = f", and falling back to {usable[0].label} is not allowed" if usable else ""
+        reasons = "; ".join(_why_not(name, listed.get(name.partition(":")[0], ())) for name in names)
         raise DeviceNotAvailableError(
             f"OPTIRS_REQUIRE={said} allows 'auto' only {' or '.join(names)}{other}: {reasons}"
         )
@@ -165,18 +170,18 @@ def _required(
 
 
 def _why_not(label: str, adapters: Sequence[AdapterInfo]) -> str:
-    for one in adapters:
-        if not one.available:
-            return f"{label} is unavailable ({one.reason})"
-        if one.label == label and one.software:
+    for adapter in adapters:
+        if not adapter.available:
+            return f"{label} is unavailable ({adapter.reason})"
+        if adapter.label == label and adapter.software:
             return f"{label} is software, which 'auto' never selects; name it, as in OPTIRS_DEVICE={label}"
     return f"{label} can only be selected by name, as in OPTIRS_DEVICE={label}"
 
 
 def _only(info: AdapterInfo, listed: Mapping[str, Sequence[AdapterInfo]]) -> str:
     """Why this one is taken where there is no other."""
-    others = [one for name, adapters in listed.items() for one in adapters if name != "cpu"]
-    if info.name != "cpu" or any(one.available and not one.software for one in others):
+    others = [adapter for name, adapters in listed.items() for adapter in adapters if name != "cpu"]
+    if info.name != "cpu" or any(adapter.available and not adapter.software for adapter in others):
         return "there is no other usable one"
-    passed = [f"{one.label} is software" if one.available else f"no {one.name}" for one in others]
+    passed = [f"{adapter.label} is software" if adapter.available else f"no {adapter.name}" for adapter in others]
     return f"no hardware adapter was found ({', '.join(passed)})"
