@@ -38,7 +38,7 @@ class CpuBackend(Backend):
     clock = HOST_CLOCK
 
     def __init__(self, info: AdapterInfo) -> None:
-        """Nothing to open."""
+        """Prepare a device over the host's memory."""
         self.info = info
         self.stats = Stats()
         self.capabilities = Capabilities(
@@ -123,7 +123,7 @@ class CpuBackend(Backend):
         go_on(self, commands, list(each(commands)), failed, error)
 
     def synchronize(self) -> None:
-        """Nothing to wait for: `submit` runs to the end."""
+        """Return at once: `submit` has run all commands to their end."""
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
         return [(step, work_of(step)) for step in each((command,))]
