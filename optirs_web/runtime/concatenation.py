@@ -18,13 +18,13 @@ _AXES = 4  # of place.wgsl
 
 
 class _Placed(NamedTuple):
-    """A slice of one place along an axis, in zeros: what `place` is launched for.
+    """A slice of size 1 along an axis, written into zeros by a launch of `place`.
 
     Attributes:
-        shape: of the whole.
-        axis: along which it is a slice.
-        at: its place there.
-        part: what is put there, as a walk over the whole that stands still along the axis.
+        shape: the shape of the result.
+        axis: the axis that is sliced.
+        at: the index along that axis.
+        part: the slice's values, as a strided view of the result's shape with a stride of 0 along the axis.
     """
 
     shape: Shape
@@ -36,14 +36,14 @@ class _Placed(NamedTuple):
 def concatenated(
     recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], allocate: Callable[[int], Buffer]
 ) -> list[Recorded]:
-    """The launches, with sums of slices that make up a whole replaced by what puts these side by side.
+    """Return the commands, with sums of slices that make up a tensor replaced by launches that concatenate them.
 
-    What computes the slices in zeros stays, and is read no more.
+    The launches that write the slices into zeros stay, though nothing reads their results any more.
 
     Args:
         recorded: launches and copies, in order.
-        is_temporary: whether nobody reads a buffer but these.
-        allocate: a buffer of so many bytes for what is between.
+        is_temporary: returns True for a buffer that only these commands read.
+        allocate: returns a buffer of that many bytes, for intermediate results.
     """
     uses = Uses(recorded)
     result: list[list[Recorded]] = [[command] for command in recorded]
@@ -61,7 +61,7 @@ def concatenated(
 
 
 def _is_sum(command: Recorded) -> bool:
-    """It adds two tensors that lie in order."""
+    """Return True for an elementwise addition of two contiguous tensors."""
     return (
         isinstance(command, Launch)
         and isinstance(command.kernel, ElementwiseKernel)
@@ -72,7 +72,7 @@ def _is_sum(command: Recorded) -> bool:
 def _leaves(
     recorded: Sequence[Recorded], at: int, uses: Uses, is_temporary: Callable[[Buffer], bool], done: set[int]
 ) -> list[int]:
-    """Who computes what is added up in the end; nobody else reads the sums in between."""
+    """Return the indices of the commands that compute the summands; empty if a partial sum has another reader."""
     leaves: list[int] = []
     for view in recorded[at].reads:
         first = uses.writer(view, before=at)
@@ -92,7 +92,7 @@ def _slice_of(command: Recorded) -> _Placed | None:
         return None
     size, *rest = (int(value) for value in command.parameters)
     shape = (size // math.prod(rest[:3]), *rest[:3])
-    starts, steps, counts, strides = (tuple(rest[3 + _AXES * turn :][:_AXES]) for turn in range(4))
+    starts, steps, counts, strides = (tuple(rest[3 + _AXES * row :][:_AXES]) for row in range(4))
     first, fill = rest[-2:]
     axes = [axis for axis in range(_AXES) if (starts[axis], steps[axis], counts[axis]) != (0, 1, shape[axis])]
     if fill or len(axes) != 1 or counts[axes[0]] != 1:
@@ -102,7 +102,7 @@ def _slice_of(command: Recorded) -> _Placed | None:
 
 
 def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:
-    """The slices in order and over one shape, if each place of their axis is one."""
+    """Return the slices in order, over one shape; an empty list unless they cover each index of their axis once."""
     known = _over_one_shape([placed for placed in slices if placed is not None])
     if len(known) < len(slices) or len({(placed.shape, placed.axis) for placed in known}) != 1:
         return []
@@ -111,7 +111,7 @@ def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:
 
 
 def _over_one_shape(slices: Sequence[_Placed]) -> list[_Placed]:
-    """The slices that can be seen over the coarsest axes into which those of all are divided."""
+    """Return the slices over the coarsest shape that refines the shapes of all, without those that do not fit it."""
     shape: Shape | None = slices[0].shape if slices else None
     for placed in slices:
         shape = refined(shape, placed.shape) if shape is not None else None
@@ -120,7 +120,7 @@ def _over_one_shape(slices: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _over(placed: _Placed, finer: Shape) -> _Placed | None:
-    """The slice over axes into which its own are divided; None where the axis of its place is."""
+    """Return the slice over a finer shape; None where that divides the sliced axis."""
     before, places = math.prod(placed.shape[: placed.axis]), placed.shape[placed.axis]
     for axis, size in enumerate(finer):
         if math.prod(finer[:axis]) == before and size == places:
@@ -130,7 +130,7 @@ def _over(placed: _Placed, finer: Shape) -> _Placed | None:
 
 
 def _without_copy(placed: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, Walked]:
-    """The walk over the whole that reads a slice: where it was copied in another order, what it was copied from."""
+    """Return the shape and strided view that read a slice, or its source where the slice is a reordering copy."""
     before, after = placed.shape[: placed.axis], placed.shape[placed.axis + 1 :]
     rest = (*before, *after)
     part = placed.part
@@ -163,7 +163,7 @@ def _side_by_side(
     sources: Sequence[tuple[Shape, Walked]],
     allocate: Callable[[int], Buffer],
 ) -> list[Recorded]:
-    """Launches that write the whole where the sum was written; each adds a slice."""
+    """Return the launches that write the concatenation in place of the sum; each appends a slice."""
     assert isinstance(added, Launch)
     shape, axis = slices[0].shape, slices[0].axis
     dims = sources[0][0]
