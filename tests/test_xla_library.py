@@ -179,6 +179,18 @@ def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, xla, open_devi
     assert comparison.differences == []
 
 
+@pytest.mark.parametrize("program", [reductions, indexing, windows, rows], ids=lambda program: program.__name__)
+def test_indices_are_int32_where_jax_has_64_bits_as_well(program, xla, open_device, monkeypatch):
+    import jax
+    from xla_comparisons import Comparison
+
+    comparison = Comparison(monkeypatch, PROGRAMS[program])
+    with jax.enable_x64(True):
+        program(open_device("cpu"))
+    assert comparison.launches
+    assert comparison.differences == []
+
+
 def plateau(device):
     scheduler = ow.optim.lr_scheduler.ReduceLROnPlateau(ow.optim.AdamW([leaf(device, 3)]), patience=0, cooldown=1)
     return [
