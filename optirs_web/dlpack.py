@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from . import ops
 from .errors import UnsupportedError
 from .runtime.buffer import Buffer, View
 from .runtime.dtypes import BOOL, dtype as dtype_of
 from .runtime.registry import device as device_of, opened
-from .tensor_methods import call_operation
 from .tensors import Tensor, tensor
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _lent(x: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | N
     if copy is False and may_be_written:
         raise BufferError("its memory is another library's, lent read-only, which only DLPack 1.0 can express: copy it")
     if copy or not is_walk or may_be_written:
-        x, is_read_only = call_operation("clone", x.detach()), False
+        x, is_read_only = ops.clone(x.detach()), False
     x.device.flush()
     view, start, strides = x.walk
     buffer = view.buffer
@@ -207,7 +207,7 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
         target = device_of(f"{names[0]}:{number}")
     if target is not None and _shares(target, kind, number):
         borrowed = _borrowed(x, target)
-        return call_operation("clone", borrowed) if copy else borrowed
+        return ops.clone(borrowed) if copy else borrowed
     if copy is False:
         raise BufferError(f"data on DLPack's device ({kind}, {number}) becomes a tensor only by a copy")
     return tensor(x, device=device)

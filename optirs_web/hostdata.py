@@ -1,4 +1,4 @@
-"""Host data for upload to a device: arrays, anything with the buffer protocol, nested lists, numbers.
+"""The values of tensors on the host: from arrays, buffers, nested lists and numbers for upload, and back to them.
 
 NumPy is used where it is installed and the data needs converting; buffers of a type that a tensor can have,
 lists and numbers need no NumPy.
@@ -6,6 +6,7 @@ lists and numbers need no NumPy.
 
 from __future__ import annotations
 
+import copy
 import math
 import struct
 import sys
@@ -38,6 +39,36 @@ class HostData(NamedTuple):
     content: memoryview
     shape: tuple[int, ...]
     dtype: DType
+
+    def typed(self) -> memoryview:
+        """Return a memoryview of the type and shape; of one empty axis where there are no elements."""
+        view: memoryview = self.dtype.cast(self.content, self.shape)
+        return view
+
+    def array(self) -> Any:
+        """Return a NumPy array; float32 for bfloat16, which NumPy has not."""
+        import numpy as np
+
+        if self.dtype is BOOL:
+            return np.frombuffer(self.content, np.uint32).reshape(self.shape) != 0
+        if self.dtype.itemsize < 4:
+            array_type = "float16" if self.dtype == "float16" else "float32"
+            return np.asarray(self.typed(), array_type).reshape(self.shape)
+        return np.frombuffer(self.content, dtype=self.dtype.name).reshape(self.shape)
+
+    def tolist(self) -> Any:
+        """Return nested lists, or a number where there are no axes."""
+        if math.prod(self.shape):
+            return self.typed().tolist()
+        nested: Any = []
+        for size in reversed(self.shape[: self.shape.index(0)]):
+            nested = [copy.deepcopy(nested) for _ in range(size)]
+        return nested
+
+    def item(self) -> float | int:
+        """Return the only element."""
+        value: float | int = self.dtype.cast(self.content, (1,))[0]
+        return value
 
 
 def host_data(data: Any, dtype: DType | None = None) -> HostData:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
+from . import ops
 from .errors import ShapeError, UnsupportedError
 from .hostdata import HostData, host_data
 from .recovery import KeepsValues, keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
-from .runtime.dtypes import FLOAT32, DType, DTypeLike, dtype as dtype_of
+from .runtime.dtypes import DTYPES, FLOAT32, DType, DTypeLike, dtype as dtype_of
 from .runtime.flags import flag_changed, flag_used
 from .runtime.registry import device as device_of
-from .tensor_methods import TensorMethods, call_operation
-from .tensor_values import TensorValues
 
 if TYPE_CHECKING:
     from .runtime.arena import Home
 
 __all__ = ["Edge", "Parameter", "Tensor", "Walk", "as_shape", "empty", "row_major_strides", "tensor"]
+
+Axes = int | Sequence[int] | None
+Converted = TypeVar("Converted")
+
+_TYPE_NAMES = (*DTYPES, "float16", "bfloat16")
 
 
 class Edge(NamedTuple):
@@ -49,7 +53,7 @@ def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
-class Tensor(TensorMethods, TensorValues):
+class Tensor:
     """An array of float32, float16, bfloat16, int32, uint32 or bool on one device.
 
     Make it with `optirs_web.tensor`, `zeros`, `ones`, `full` or `randn`. Arithmetic follows NumPy's
@@ -110,7 +114,7 @@ class Tensor(TensorMethods, TensorValues):
             view, start, _ = self.walk
             nbytes = self.dtype.nbytes(math.prod(self.shape))
             return view if view.nbytes == nbytes else view.part(start * self.dtype.itemsize, nbytes)
-        copied = call_operation("clone", self.detach())
+        copied = ops.clone(self.detach())
         return copied.walk.view
 
     @view.setter
@@ -176,7 +180,7 @@ class Tensor(TensorMethods, TensorValues):
         set_grad(self, value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copied = call_operation("clone", self.detach())
+        copied = ops.clone(self.detach())
         copied._requires_grad = self._requires_grad
         copied.grad = self.grad  # which torch copies too, but not for parameters
         return copied
@@ -242,6 +246,431 @@ class Tensor(TensorMethods, TensorValues):
         result._shares = self._tracked
         return result
 
+    # The values on the host. These wait, but for the awaitable twins, which begin to read at the call.
+
+    def read(self) -> memoryview:
+        """Return the values as a typed memoryview of this shape (one empty axis where there are none). Waits.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> ow.tensor([1.0, 2.0], device="cpu").read().tolist()
+            [1.0, 2.0]
+        """
+        return self._on_host().typed()
+
+    def read_async(self) -> Coroutine[Any, Any, memoryview]:
+        """The awaitable twin of `read`."""
+        return self._on_host_async(HostData.typed)
+
+    def numpy(self) -> Any:
+        """Return the values as a NumPy array of this shape and dtype. Waits."""
+        return self._on_host().array()
+
+    def numpy_async(self) -> Coroutine[Any, Any, Any]:
+        """The awaitable twin of `numpy`."""
+        return self._on_host_async(HostData.array)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists, or as a number where there are no axes. Waits."""
+        return self._on_host().tolist()
+
+    def tolist_async(self) -> Coroutine[Any, Any, Any]:
+        """The awaitable twin of `tolist`."""
+        return self._on_host_async(HostData.tolist)
+
+    def item(self) -> float | int:
+        """Return the only value. Waits.
+
+        Raises:
+            ShapeError: there is more than one, or none.
+        """
+        self._need_one_element("item")
+        return self._on_host().item()
+
+    def item_async(self) -> Coroutine[Any, Any, float | int]:
+        """The awaitable twin of `item`."""
+        self._need_one_element("item_async")
+        return self._on_host_async(HostData.item)
+
+    def _on_host(self) -> HostData:
+        return HostData(self.device.read(self.view), self.shape, self.dtype)
+
+    def _on_host_async(self, convert: Callable[[HostData], Converted]) -> Coroutine[Any, Any, Converted]:
+        """Begin to read the values, so that several reads overlap, and return a coroutine that converts them."""
+        return _converted(self.device.read_async(self.view), self.shape, self.dtype, convert)
+
+    def _need_one_element(self, call: str) -> None:
+        if self.size != 1:
+            raise ShapeError(f"{call}() needs a tensor of one element; this one has the shape {self.shape}")
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    __array_ufunc__ = None  # so that NumPy leaves `array + tensor` to the tensor
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        from .dlpack import exported
+
+        return exported(self, **options)
+
+    def __dlpack_device__(self) -> Any:
+        from .dlpack import dlpack_device
+
+        return dlpack_device(self)
+
+    # Arithmetic.
+
+    def __add__(self, other: Any) -> Tensor:
+        return ops.add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return ops.subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return ops.subtract(other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return ops.multiply(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return ops.divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return ops.divide(other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return ops.power(self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return ops.power(other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return ops.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return ops.matmul(other, self)
+
+    def __neg__(self) -> Tensor:
+        return ops.negate(self)
+
+    def __pos__(self) -> Tensor:
+        return ops.clone(self)
+
+    def __abs__(self) -> Tensor:
+        return ops.abs(self)
+
+    # Comparisons and logic, element by element. == with objects that are no numbers or arrays, as None, is False.
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return ops.equal(self, other) if _is_comparable(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return ops.not_equal(self, other) if _is_comparable(other) else NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __lt__(self, other: Any) -> Tensor:
+        return ops.less(self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return ops.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return ops.greater(self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return ops.greater_equal(self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return ops.logical_and(*_bools("&", self, other))
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Tensor:
+        return ops.logical_or(*_bools("|", self, other))
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Tensor:
+        return ops.logical_xor(*_bools("^", self, other))
+
+    __rxor__ = __xor__
+
+    def __invert__(self) -> Tensor:
+        return ops.logical_not(*_bools("~", self))
+
+    def isnan(self) -> Tensor:
+        """Return True where an element is NaN."""
+        return ops.isnan(self)
+
+    def isinf(self) -> Tensor:
+        """Return True where an element is infinite."""
+        return ops.isinf(self)
+
+    def isfinite(self) -> Tensor:
+        """Return True where an element is neither infinite nor NaN."""
+        return ops.isfinite(self)
+
+    # Functions of each element.
+
+    def abs(self) -> Tensor:
+        """Return the magnitude."""
+        return ops.abs(self)
+
+    def sign(self) -> Tensor:
+        """Return the sign of each element: 1, 0 or -1."""
+        return ops.sign(self)
+
+    def exp(self) -> Tensor:
+        """Return the exponential."""
+        return ops.exp(self)
+
+    def expm1(self) -> Tensor:
+        """Return the exponential less 1."""
+        return ops.expm1(self)
+
+    def log(self) -> Tensor:
+        """Return the natural logarithm."""
+        return ops.log(self)
+
+    def log1p(self) -> Tensor:
+        """Return the logarithm of 1 + x."""
+        return ops.log1p(self)
+
+    def sqrt(self) -> Tensor:
+        """Return the square root."""
+        return ops.sqrt(self)
+
+    def rsqrt(self) -> Tensor:
+        """Return one over the square root."""
+        return ops.rsqrt(self)
+
+    def square(self) -> Tensor:
+        """Return the square."""
+        return ops.square(self)
+
+    def reciprocal(self) -> Tensor:
+        """Return one over each element."""
+        return ops.reciprocal(self)
+
+    def pow(self, exponent: Any) -> Tensor:
+        """Return each element to a power."""
+        return ops.power(self, exponent)
+
+    def sin(self) -> Tensor:
+        """Return the sine."""
+        return ops.sin(self)
+
+    def cos(self) -> Tensor:
+        """Return the cosine."""
+        return ops.cos(self)
+
+    def tanh(self) -> Tensor:
+        """Return the hyperbolic tangent."""
+        return ops.tanh(self)
+
+    def erf(self) -> Tensor:
+        """Return the error function."""
+        return ops.erf(self)
+
+    def sigmoid(self) -> Tensor:
+        """Return the logistic function."""
+        return ops.sigmoid(self)
+
+    def relu(self) -> Tensor:
+        """Return the larger of each element and 0."""
+        return ops.relu(self)
+
+    def gelu(self, approximate: str = "none") -> Tensor:
+        """Return the Gaussian error linear unit."""
+        return ops.gelu(self, approximate)
+
+    def silu(self) -> Tensor:
+        """Return each element times its logistic function."""
+        return ops.silu(self)
+
+    def clip(self, min: Any = None, max: Any = None) -> Tensor:
+        """Return each element clipped to two bounds."""
+        return ops.clip(self, min, max)
+
+    clamp = clip
+
+    def softmax(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """Return the softmax along an axis, the last by default."""
+        return ops.softmax(self, axis, dim=dim)
+
+    def log_softmax(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """Return the logarithm of the softmax along an axis, the last by default."""
+        return ops.log_softmax(self, axis, dim=dim)
+
+    # Reductions: over an axis, several, or all. `dim` and `keepdim` are torch's names of `axis` and `keepdims`.
+
+    def sum(
+        self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the sum."""
+        return ops.sum(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    def mean(
+        self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the mean."""
+        return ops.mean(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    def var(
+        self, axis: Axes = None, keepdims: bool = False, correction: float = 1, *, dim: Axes = None,
+        keepdim: bool | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return the variance, over the number of elements less `correction`."""
+        return ops.var(self, axis, keepdims, correction, dim=dim, keepdim=keepdim)
+
+    def std(
+        self, axis: Axes = None, keepdims: bool = False, correction: float = 1, *, dim: Axes = None,
+        keepdim: bool | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return the standard deviation, the square root of the variance."""
+        return ops.std(self, axis, keepdims, correction, dim=dim, keepdim=keepdim)
+
+    def max(
+        self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the largest element: the value alone."""
+        return ops.max(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    def min(
+        self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the smallest element: the value alone."""
+        return ops.min(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    def argmax(
+        self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the index of the largest element, as int32."""
+        return ops.argmax(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    def argmin(
+        self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the index of the smallest element, as int32."""
+        return ops.argmin(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    def logsumexp(
+        self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+    ) -> Tensor:
+        """Return the logarithm of the sum of the exponentials."""
+        return ops.logsumexp(self, axis, keepdims, dim=dim, keepdim=keepdim)
+
+    # Shapes, and parts.
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return ops.getitem(self, index)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("a tensor without axes cannot be iterated over")
+        return (self[number] for number in range(self.shape[0]))
+
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """Return these elements in another shape, with at most one axis -1. No copy is made if they are contiguous."""
+        return ops.reshape(self, _one_sequence(shape))
+
+    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+        """Return a tensor with the axes from `start` to `end` merged into one."""
+        return ops.flatten(self, start, end)
+
+    def unsqueeze(self, axis: int) -> Tensor:
+        """Return a view with a new axis of length 1."""
+        return ops.unsqueeze(self, axis)
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Tensor:
+        """Return a view without axes of length 1."""
+        return ops.squeeze(self, axis)
+
+    def transpose(self, first: int, second: int) -> Tensor:
+        """Return a view with two axes exchanged."""
+        return ops.transpose(self, first, second)
+
+    def permute(self, *axes: int | Sequence[int]) -> Tensor:
+        """Return a view with the axes in another order."""
+        return ops.permute(self, _one_sequence(axes))
+
+    @property
+    def T(self) -> Tensor:
+        """A view with the axes in reverse order."""
+        return ops.permute(self, tuple(reversed(range(len(self.shape)))))
+
+    @property
+    def mT(self) -> Tensor:
+        """A view with the last two axes exchanged: each matrix transposed."""
+        return ops.transpose(self, -2, -1)
+
+    # Copies.
+
+    def clone(self) -> Tensor:
+        """Return a copy in memory of its own; gradients pass through."""
+        return ops.clone(self)
+
+    def contiguous(self) -> Tensor:
+        """Return the tensor, or a copy if it is not contiguous; gradients pass through."""
+        return ops.in_order(self)
+
+    def astype(self, dtype: DTypeLike) -> Tensor:
+        """Return the values as another type; the tensor itself if it has that type."""
+        return ops.astype(self, dtype)
+
+    def to(self, target: str | Device | DType | type) -> Tensor:
+        """Return a copy on another device or of another type; the tensor itself if nothing changes.
+
+        Gradients pass through.
+
+        Args:
+            target: what `optirs_web.device` takes, or "float32", "float16", "bfloat16", "int32", "uint32", "bool",
+                or NumPy's or Python's type.
+        """
+        is_type = isinstance(target, (DType, type)) or target in _TYPE_NAMES  # to which NumPy's dtypes are equal
+        return ops.astype(self, cast("DType", target)) if is_type else ops.to_device(self, cast("Device", target))
+
+    def cpu(self) -> Tensor:
+        """Return a copy on the device `cpu`; the tensor itself if it is there."""
+        return ops.to_device(self, "cpu")
+
+    # Conversions. They stand last, so that above `float`, `int` and `bool` are Python's types.
+
+    def float(self) -> Tensor:
+        """Convert to float32."""
+        return ops.astype(self, "float32")
+
+    def half(self) -> Tensor:
+        """Convert to float16."""
+        return ops.astype(self, "float16")
+
+    def bfloat16(self) -> Tensor:
+        """Convert to bfloat16."""
+        return ops.astype(self, "bfloat16")
+
+    def int(self) -> Tensor:
+        """Convert to int32, truncated towards zero."""
+        return ops.astype(self, "int32")
+
+    def bool(self) -> Tensor:
+        """Convert to bool: True where it is not 0."""
+        return ops.astype(self, "bool")
+
 
 class Parameter(Tensor, KeepsValues):
     """A float32 tensor that is trained.
@@ -268,7 +697,7 @@ class Parameter(Tensor, KeepsValues):
         if source is None:
             source = tensor(data, device=device, dtype="float32")
         else:
-            source = call_operation("clone", source.detach()).float()
+            source = ops.clone(source.detach()).float()
         super().__init__(source.view, source.shape, source.dtype, requires_grad=requires_grad)
         self.name = name
         self._home: Home | None = None
@@ -314,6 +743,33 @@ class Parameter(Tensor, KeepsValues):
         copied = Parameter(self, name=self.name)
         copied._requires_grad = self._requires_grad
         return copied
+
+
+async def _converted(
+    reading: Awaitable[memoryview], shape: tuple[int, ...], dtype: DType, convert: Callable[[HostData], Converted]
+) -> Converted:
+    return convert(HostData(await reading, shape, dtype))
+
+
+def _is_comparable(other: object) -> bool:
+    return isinstance(other, (Tensor, bool, int, float, list, tuple)) or hasattr(other, "__array__")
+
+
+def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:
+    """Return the operands of logic, after checking that tensors among them are of bools.
+
+    Raises:
+        UnsupportedError: one is not.
+    """
+    for operand in operands:
+        if isinstance(operand, Tensor) and operand.dtype.name != "bool":
+            raise UnsupportedError(f"{operator} is for bools, as in (x > 0) & (x < 1), not for {operand!r}")
+    return operands
+
+
+def _one_sequence(values: tuple[int | Sequence[int], ...]) -> Any:
+    """Return ints that are passed as separate arguments, or as one sequence."""
+    return values[0] if len(values) == 1 and not isinstance(values[0], int) else values
 
 
 def _restore(
@@ -407,6 +863,6 @@ def _of_tensor(data: Tensor, dtype: DTypeLike | None, requires_grad: bool) -> Te
         raise UnsupportedError(
             f"a {data.dtype} tensor cannot be converted to {target_type}; convert the array it came from"
         )
-    result = call_operation("clone", data.detach())
+    result = ops.clone(data.detach())
     result._requires_grad = requires_grad
     return result
