@@ -12,7 +12,7 @@ from ..runtime.kernels import Kernel, cooperative, elementwise
 from ..runtime.option_kernels import OptionKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule
-from ..translations import NoTextError, readable, translate
+from ..translations import PYTHON_DIALECTS, NoTextError, readable, translate
 from ..wgsl import link, package_loader, print_wgsl, syntax
 from ..wgsl.lints import is_map_module
 from ..wgsl.print_python import print_python
@@ -31,7 +31,6 @@ KINDS = {
 """The kind of the shaders in each folder."""
 
 _SCALARS = {"f32", "i32", "u32"}
-_PRINTED_IN_PYTHON = ("numpy", "numba", "jax")
 
 
 class Name(NamedTuple):
@@ -133,6 +132,6 @@ def _map_functions(name: str) -> list[syntax.Function]:
 def _of_module(module: syntax.Module, target: str) -> str:
     if target == "wgsl":
         return print_wgsl(module, "tint")  # naga knows no subgroup matrices
-    if target in _PRINTED_IN_PYTHON and is_map_module(module):
-        return print_python(module, target)
+    if target in PYTHON_DIALECTS and is_map_module(module):
+        return print_python(module, PYTHON_DIALECTS[target])
     raise NoTextError("this file is not a kernel: its functions are used by the files that import it")

@@ -11,6 +11,7 @@ import numpy as np
 from requirements import vulkan_device
 
 from optirs_web.wgsl.checker import check
+from optirs_web.wgsl.jax_dialect import JAX, XLA_OPTIONS
 from optirs_web.wgsl.parser import parse
 from optirs_web.wgsl.print_python import compile_python, print_python, python_name
 from optirs_web.wgsl.straight import leaf_names
@@ -53,8 +54,6 @@ def evaluate_in_jax(namespaces, functions, leaves, **options):
     """
     import jax
 
-    from optirs_web.wgsl.jax_dialect import XLA_OPTIONS
-
     def compute(leaves):
         results = []
         with np.errstate(all="ignore"):
@@ -84,7 +83,7 @@ def on_each_device(request, text, chunk=1 << 14):
         return on_cpu
     if request.param == "xla":
         request.getfixturevalue("open_device")("xla")
-        printed = compile_python(print_python(checked(text), "jax"), "test")
+        printed = compile_python(print_python(checked(text), JAX), "test")
         return lambda name, *arguments: evaluate_in_jax([printed], [by_name[name]], [arguments])[0][0]
     if request.param == "webgpu":
         python = request.getfixturevalue("browser_python")

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ...wgsl.jax_dialect import JAX
 from . import Parameters, printed as _printed
 
 __all__ = [
@@ -53,8 +54,8 @@ __all__ = [
 arange = partial(jnp.arange, dtype=jnp.int32)
 argmax, argmin = partial(lax.argmax, index_dtype=jnp.int32), partial(lax.argmin, index_dtype=jnp.int32)
 
-functions_of = partial(_printed.functions_of, "jax")
-printed = partial(_printed.printed, "jax")
+functions_of = partial(_printed.functions_of, JAX)
+printed = partial(_printed.printed, JAX)
 
 
 def __getattr__(name: str) -> Any:
@@ -65,7 +66,7 @@ def __getattr__(name: str) -> Any:
 @cache
 def codec() -> Mapping[str, Callable[..., Any]]:
     """Return the functions of ``shaders/lib/storage.wgsl``. Codes are integers of any length that holds them."""
-    functions = _printed.codec("jax")
+    functions = _printed.codec(JAX)
     return {name: _of_codes(function) if name.startswith("from_") else function for name, function in functions.items()}
 
 

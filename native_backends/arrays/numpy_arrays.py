@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...wgsl.python_dialects import NUMPY
 from . import Parameters, numpy_rows, printed as _printed
 from .numpy_codec import codec
 
@@ -45,8 +46,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-functions_of = partial(_printed.functions_of, "numpy")
-printed = partial(_printed.printed, "numpy")
+functions_of = partial(_printed.functions_of, NUMPY)
+printed = partial(_printed.printed, NUMPY)
 
 
 def __getattr__(name: str) -> Any:

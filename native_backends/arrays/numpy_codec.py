@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...wgsl.python_dialects import NUMPY
 from . import printed
 
 __all__ = ["codec"]
@@ -19,7 +20,7 @@ Array = np.ndarray[Any, Any]
 def codec() -> Mapping[str, Callable[..., Any]]:
     """Return the functions of ``shaders/lib/storage.wgsl``. Codes are integers of any length that holds them."""
     functions: dict[str, Callable[..., Any]] = {
-        **printed.codec("numpy"),
+        **printed.codec(NUMPY),
         "from_bfloat16": lambda codes: np.left_shift(codes, 16, dtype=np.uint32).view(np.float32),
         "from_float16": lambda codes: codes.astype(np.uint16, copy=False).view(np.float16).astype(np.float32),
         "to_float16": lambda values: values.astype(np.float16).view(np.uint16),
@@ -32,7 +33,7 @@ def codec() -> Mapping[str, Callable[..., Any]]:
 @cache
 def _numbers(kind: str) -> Array:
     """Return the numbers of an 8-bit map, from the smallest to the largest."""
-    numbers: Array = printed.codec("numpy")[f"from_{kind}"](np.arange(256, dtype=np.uint32), np.float32(1))
+    numbers: Array = printed.codec(NUMPY)[f"from_{kind}"](np.arange(256, dtype=np.uint32), np.float32(1))
     return numbers
 
 

@@ -9,27 +9,28 @@ from typing import Any
 from ...runtime.kernels import load_map_module
 from ...wgsl import link, package_loader
 from ...wgsl.print_python import compile_python, print_python
+from ...wgsl.python_dialects import Dialect
 
 __all__ = ["codec", "functions_of", "printed"]
 
 
-def _compiled(dialect: str, module: Any, name: str) -> Mapping[str, Any]:
-    return compile_python(print_python(module, dialect), f"{name} for {dialect}")
+def _compiled(dialect: Dialect, module: Any, name: str) -> Mapping[str, Any]:
+    return compile_python(print_python(module, dialect), f"{name} for {dialect.name}")
 
 
 @cache
-def functions_of(dialect: str, kernel: Any) -> Mapping[str, Any]:
-    """Return the functions and structs of a kernel's `map_module`; `dialect` is "numpy" or "jax"."""
+def functions_of(dialect: Dialect, kernel: Any) -> Mapping[str, Any]:
+    """Return the functions and structs of a kernel's `map_module`."""
     return _compiled(dialect, kernel.map_module, kernel.name)
 
 
 @cache
-def codec(dialect: str) -> Mapping[str, Any]:
+def codec(dialect: Dialect) -> Mapping[str, Any]:
     """Return the functions of ``shaders/lib/storage.wgsl``."""
     return _compiled(dialect, link(package_loader()(("lib", "storage"))), "storage")
 
 
 @cache
-def printed(dialect: str, folder: str, name: str, *functions: str) -> Mapping[str, Any]:
+def printed(dialect: Dialect, folder: str, name: str, *functions: str) -> Mapping[str, Any]:
     """Return these functions of ``shaders/FOLDER/NAME.wgsl``, and their structs."""
     return _compiled(dialect, load_map_module(folder, name, functions), name)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ..wgsl import link, package_loader, parse, shell, syntax
 from ..wgsl.print_python import compile_python, print_python
+from ..wgsl.python_dialects import FLOAT
 from .buffer import Buffer, View
 from .device import Device
 from .kernels import Binding, GeneratedKernel, bindings_of
@@ -45,7 +46,7 @@ class Places(NamedTuple):
 
 def host_functions(module: syntax.Module, *names: str) -> Mapping[str, Callable[..., Any]]:
     """Map functions of a linked module, and its structs, over Python's floats: in float64."""
-    return compile_python(print_python(module, "float", list(names)), f"{module.file} on the host")
+    return compile_python(print_python(module, FLOAT, list(names)), f"{module.file} on the host")
 
 
 class OptionKernel(GeneratedKernel):

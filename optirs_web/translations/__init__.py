@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .targets import TARGETS, NoTextError, is_ours, missing_compiler, readable, translate
+from .targets import PYTHON_DIALECTS, TARGETS, NoTextError, is_ours, missing_compiler, readable, translate
 
-__all__ = ["TARGETS", "NoTextError", "is_ours", "missing_compiler", "readable", "translate"]
+__all__ = ["PYTHON_DIALECTS", "TARGETS", "NoTextError", "is_ours", "missing_compiler", "readable", "translate"]

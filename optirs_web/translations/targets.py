@@ -16,11 +16,14 @@ from ..runtime.kernels import Kernel
 from ..runtime.numba_texts import numba_loops
 from ..runtime.nvrtc import MISSING as NO_NVRTC, compile_cuda
 from ..runtime.registry import device
+from ..wgsl.jax_dialect import JAX
+from ..wgsl.numba_dialect import NUMBA
 from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
+from ..wgsl.python_dialects import NUMPY, Dialect
 from .naga import TARGETS as NAGA, Naga, missing_naga
 
-__all__ = ["TARGETS", "NoTextError", "is_ours", "missing_compiler", "readable", "translate"]
+__all__ = ["PYTHON_DIALECTS", "TARGETS", "NoTextError", "is_ours", "missing_compiler", "readable", "translate"]
 
 _ARCH = "sm_80"
 _WORDS_IN_A_ROW = 8
@@ -99,12 +102,16 @@ def _lacks(package: str, message: str) -> Callable[[], str]:
     return missing
 
 
-def _python(kernel: Kernel, dialect: str) -> str:
+PYTHON_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (NUMPY, NUMBA, JAX)}
+"""The targets that print map functions as Python."""
+
+
+def _python(kernel: Kernel, target: str) -> str:
     module = getattr(kernel, "map_module", None)
     if module is None:
-        title, library = {"numpy": ("NumPy", "NumPy"), "jax": ("JAX", "JAX"), "numba": ("Numba", "NumPy")}[dialect]
+        title, library = {"numpy": ("NumPy", "NumPy"), "jax": ("JAX", "JAX"), "numba": ("Numba", "NumPy")}[target]
         raise NoTextError(f"'{kernel.name}' has no {title} text: it is written by hand there, with calls of {library}")
-    return print_python(module, dialect)
+    return print_python(module, PYTHON_DIALECTS[target])
 
 
 def _numba(kernel: Kernel, _: str) -> str:

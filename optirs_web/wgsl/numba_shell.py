@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from . import rule_shell, syntax, transform_lookup
 from .fused_shell import Argument, Fused
+from .numba_dialect import NUMBA
 from .param_storage import SLOTS
 from .print_python import print_python, python_name
 from .rule_shell import STEP_PARTS, arguments_of, has_function, uses
@@ -510,11 +511,9 @@ def _state(slot: str) -> str:
 def _in_parts(module: syntax.Module, elements: str, parameters: Sequence[str], body: Sequence[str]) -> str:
     part = _function("part", ["number", "parts", *parameters], body, _SERIAL)
     loop = ["for number in prange(parts):", f"    part(number, parts, {', '.join(parameters)})"]
-    return (
-        print_python(module, "numba") + elements + part + _function("launch", ["parts", *parameters], loop, _PARALLEL)
-    )
+    return print_python(module, NUMBA) + elements + part + _function("launch", ["parts", *parameters], loop, _PARALLEL)
 
 
 def _whole(module: syntax.Module, parameters: Sequence[str], body: Sequence[str], before: str = "") -> Loops:
-    text = print_python(module, "numba") + before + _function("launch", parameters, body, _SERIAL)
+    text = print_python(module, NUMBA) + before + _function("launch", parameters, body, _SERIAL)
     return Loops(text, tuple(parameters))

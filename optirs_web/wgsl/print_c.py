@@ -24,7 +24,7 @@ from .c_interface import KERNEL, Argument, Interface, interface_of, runtime_arra
 from .c_names import Names, Types
 from .c_statements import INDENT, Statements
 from .constants import Value
-from .subgroup_matrices import refuse_subgroup_matrices
+from .print_wgsl import refuse_subgroup_matrices
 from .syntax import Attribute, Call, Constant, Function, GlobalVariable, Module, Name, Parameter, Position
 from .tree import walk
 from .typerules import is_abstract, is_host_shareable

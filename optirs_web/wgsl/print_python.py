@@ -17,7 +17,7 @@ import struct
 from typing import Any
 
 from ..errors import UnsupportedError
-from .python_dialects import ATOM, DIALECTS, Dialect
+from .python_dialects import ATOM, NUMPY, Dialect
 from .straight import Straight, type_of
 from .straighten import straighten
 from .syntax import Binary, Call, Expression, Literal, Module, Name, StructDeclaration, TypeName, Unary
@@ -28,24 +28,19 @@ __all__ = ["compile_python", "print_python", "python_name"]
 _KEPT = ("np", "jnp", "lax", "njit", "prange", "NamedTuple")
 
 
-def print_python(module: Module, dialect: str | Dialect = "numpy", functions: list[str] | None = None) -> str:
+def print_python(module: Module, dialect: Dialect = NUMPY, functions: list[str] | None = None) -> str:
     """Return the Python text of map functions, in the order of the source; the same input gives the same text.
 
     Args:
         module: checked and linked.
-        dialect: the key of a table in `python_dialects.DIALECTS`, "jax" or "numba"; or a table.
+        dialect: the table of operators and built-ins to print by.
         functions: the names of functions to print, with those they call; None for all but entry points.
 
     Raises:
         ShaderError: one of them is not a map function.
         UnsupportedError: the dialect lacks a built-in that they use.
     """
-    if dialect == "jax":
-        from .jax_dialect import JAX as dialect  # which a page does not need
-    elif dialect == "numba":
-        from .numba_dialect import NUMBA as dialect
-    table = DIALECTS[dialect] if isinstance(dialect, str) else dialect
-    return _Printer(module, table, straighten(module, functions, table.library, table.inline_size)).text()
+    return _Printer(module, dialect, straighten(module, functions, dialect.library, dialect.inline_size)).text()
 
 
 def compile_python(source: str, name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Literal as OneOf
 from .builtins import needs_subgroups
 from .numeric import round_f32
 from .precedence import CLASSES, IN_TEMPLATES, OPERANDS, UNARY
+from .scopes import fail
 from .syntax import (
     Alias,
     Assign,
@@ -53,7 +54,7 @@ from .tree import walk
 from .types import F16, F32, I32, U32
 from .vocabulary import MATRIX_EXTENSION, MATRIX_TYPES
 
-__all__ = ["print_expression", "print_wgsl"]
+__all__ = ["print_expression", "print_wgsl", "refuse_subgroup_matrices"]
 
 _WIDTH = 110
 _INDENT = "    "
@@ -97,11 +98,19 @@ def _extensions(module: Module, host: str) -> list[str]:
             extensions.add("subgroups")
     if host == "naga":
         if MATRIX_EXTENSION in extensions:
-            from .subgroup_matrices import refuse_subgroup_matrices
-
             refuse_subgroup_matrices(module, "wgpu and Firefox")
         extensions.discard("subgroups")
     return sorted(extensions)
+
+
+def refuse_subgroup_matrices(module: Module, target: str) -> None:
+    """Raise ShaderError if the module has subgroup matrices, which the target lacks."""
+    for node in walk(module.declarations):
+        if isinstance(node, TypeName) and node.name in MATRIX_TYPES:
+            raise fail(
+                node.position,
+                f"{target} have no subgroup matrices; only Chromium and Dawn do, behind an experimental feature",
+            )
 
 
 def _builtin_name(attribute: Attribute) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .straight import INLINE_SIZE
 
-__all__ = ["ATOM", "DIALECTS", "Dialect", "Row"]
+__all__ = ["ATOM", "FLOAT", "NUMPY", "Dialect", "Row"]
 
 COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(9)
 """The precedence levels of Python, the lowest first."""
@@ -21,7 +21,7 @@ COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(9)
 Row = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """One of the Python family of targets.
 
@@ -263,5 +263,3 @@ FLOAT = Dialect(
     inline_size=1 << 30,
 )
 """The dialect for single numbers on the host: Python floats, which round less than f32. It needs no NumPy."""
-
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (NUMPY, FLOAT)}

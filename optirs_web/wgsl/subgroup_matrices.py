@@ -19,28 +19,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .scopes import Operand, fail
-from .syntax import Call, Module, TypeName, Unary
-from .tree import walk
+from .syntax import Call, TypeName, Unary
 from .types import F16, F32, U32, Array, Pointer, Scalar, SubgroupMatrix, Type
-from .vocabulary import MATRIX_TYPES
 
 if TYPE_CHECKING:
     from .expressions import ExpressionChecker
 
-__all__ = ["MatrixCalls", "matrix_named", "refuse_subgroup_matrices"]
+__all__ = ["MatrixCalls", "matrix_named"]
 
 _ELEMENTS = (F32, F16)
 _LAYOUTS = ("row_major", "col_major")
-
-
-def refuse_subgroup_matrices(module: Module, target: str) -> None:
-    """Raise ShaderError if the module has subgroup matrices, which the target lacks."""
-    for node in walk(module.declarations):
-        if isinstance(node, TypeName) and node.name in MATRIX_TYPES:
-            raise fail(
-                node.position,
-                f"{target} have no subgroup matrices; only Chromium and Dawn do, behind an experimental feature",
-            )
 
 
 def matrix_named(name: TypeName, checker: ExpressionChecker) -> SubgroupMatrix:

@@ -23,8 +23,11 @@ from map_functions import (
 from requirements import vulkan_device
 
 from optirs_web.wgsl import check, link, package_loader, parse, print_wgsl
+from optirs_web.wgsl.jax_dialect import JAX
 from optirs_web.wgsl.lints import lint
+from optirs_web.wgsl.numba_dialect import NUMBA
 from optirs_web.wgsl.print_python import compile_python, print_python, python_name
+from optirs_web.wgsl.python_dialects import NUMPY
 from optirs_web.wgsl.syntax import Function
 
 from . import exact_programs, real_programs
@@ -184,16 +187,16 @@ def _any_floats(type_, rng):
 # Each takes a batch and returns the leaves of the results of each program.
 
 
-def on_numpy(batch):
+def on_numpy(batch, dialect=NUMPY):
     """The printed NumPy."""
-    namespace = compile_python(print_python(batch.module), "fuzz")
+    namespace = compile_python(print_python(batch.module, dialect), "fuzz")
     result = [evaluate(namespace, function, batch.leaves) for function in batch.functions]
     return [[np.broadcast_to(leaf, SAMPLES) for leaf in leaves] for leaves in result]
 
 
 def on_jax(batch, **options):
     """The printed jax.numpy, compiled by XLA."""
-    namespace = compile_python(print_python(batch.module, "jax"), "fuzz")
+    namespace = compile_python(print_python(batch.module, JAX), "fuzz")
     count = len(batch.functions)
     result = evaluate_in_jax([namespace] * count, batch.functions, [batch.leaves] * count, **options)
     return [[np.broadcast_to(leaf, SAMPLES) for leaf in leaves] for leaves in result]
@@ -210,7 +213,7 @@ def on_numba(batch):
     """The printed Python, compiled by Numba, sample by sample."""
     import numba
 
-    namespace = compile_python(print_python(batch.module, "numba"), "fuzz")
+    namespace = compile_python(print_python(batch.module, NUMBA), "fuzz")
     return [_with_numba(numba, namespace, function, batch.leaves) for function in batch.functions]
 
 

@@ -5,6 +5,7 @@ import pytest
 from map_functions import DTYPES, checked, compiled, evaluate_in_jax, parameter_types
 from printed_cases import CASES, F32
 
+from optirs_web.wgsl.jax_dialect import JAX
 from optirs_web.wgsl.print_python import compile_python, print_python
 
 
@@ -20,7 +21,7 @@ def results(xla):
     for text, rows in CASES.values():
         declared, _ = compiled(text)
         functions.append(declared[-1])
-        namespaces.append(compile_python(print_python(checked(text), "jax"), "test"))
+        namespaces.append(compile_python(print_python(checked(text), JAX), "test"))
         leaves.append(_leaves(parameter_types(declared[-1]), rows))
     return dict(zip(CASES, evaluate_in_jax(namespaces, functions, leaves), strict=True))
 

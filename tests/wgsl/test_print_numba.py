@@ -5,6 +5,7 @@ import pytest
 from map_functions import DTYPES, checked, compiled, flat, nested, parameter_types, result_types
 from printed_cases import ARITHMETIC, CONTROL_FLOW, F32
 
+from optirs_web.wgsl.numba_dialect import NUMBA
 from optirs_web.wgsl.print_python import compile_python, print_python, python_name
 
 # Control flow has become choices before anything is printed, whatever the dialect: see test_print_python.
@@ -23,7 +24,7 @@ def returned(type_):
 def test_the_results_are_those_written_by_hand(name, numba):
     text, rows = CASES[name]
     declared, _ = compiled(text)
-    function, namespace = declared[-1], compile_python(print_python(checked(text), "numba"), "test")
+    function, namespace = declared[-1], compile_python(print_python(checked(text), NUMBA), "test")
     inputs, expected = parameter_types(function), [DTYPES[type_] for type_ in result_types(function)]
     call = numba.njit(error_model="numpy")(namespace[python_name(function.name)].py_func)
     for arguments, wanted in rows:
@@ -44,7 +45,7 @@ def test_quotients_by_reciprocals_are_exact(numba):
     functions = []
     for sign in "/%":
         text = f"fn f(a: u32, b: u32) -> u32 {{ return a {sign} b; }}"
-        namespace = compile_python(print_python(checked(text), "numba"), "test")
+        namespace = compile_python(print_python(checked(text), NUMBA), "test")
         functions.append(numba.vectorize(namespace[python_name("f")].py_func))
     random = np.random.default_rng(0)
     for bits in range(1, 33):

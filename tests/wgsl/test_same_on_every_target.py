@@ -10,8 +10,9 @@ from fuzzing.search import batches, described, disagreements, programs, smallest
 from fuzzing.targets import TARGETS, Program, on_numpy
 from map_functions import checked, compiled, evaluate, evaluate_in_jax, run_on_gpu
 
-from optirs_web.wgsl import python_dialects
+from optirs_web.wgsl.jax_dialect import JAX
 from optirs_web.wgsl.print_python import compile_python, print_python
+from optirs_web.wgsl.python_dialects import ATOM, NUMPY
 
 needs = pytest.mark.needs
 PROGRAMS, KERNELS = 300, 16
@@ -79,7 +80,7 @@ def test_what_is_left_open_is_one_of_what_is_allowed(name, gpu, xla):
     text, argument, allowed = ALLOWED[name]
     functions, namespace = compiled(text)
     leaf = np.full(4, argument)
-    in_jax = compile_python(print_python(checked(text), "jax"), "test")
+    in_jax = compile_python(print_python(checked(text), JAX), "test")
     results = [
         evaluate(namespace, functions[0], [leaf]),
         run_on_gpu(gpu, text, functions, [leaf]),
@@ -97,13 +98,10 @@ def test_what_is_left_open_is_one_of_what_is_allowed(name, gpu, xla):
     [("round", "np.trunc({0} + 0.5)", "round(z)"), ("min f32", "np.minimum({0}, {1})", "min(")],
 )
 def test_a_wrong_printer_is_found_and_the_program_reduced(row, wrong, left, monkeypatch):
-    table = python_dialects.NUMPY
-    rows = {**table.rows, row: (wrong, python_dialects.ATOM)}
+    wrong_dialect = replace(NUMPY, rows={**NUMPY.rows, row: (wrong, ATOM)})
 
     def broken(batch):
-        with monkeypatch.context() as patch:
-            patch.setitem(python_dialects.DIALECTS, "numpy", replace(table, rows=rows))
-            return on_numpy(batch)
+        return on_numpy(batch, wrong_dialect)
 
     monkeypatch.setitem(TARGETS, "broken", broken)
     targets = ["cpu", "broken"]
