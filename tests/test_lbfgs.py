@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -162,6 +163,15 @@ def test_a_copy_goes_on_by_itself(device):
     assert param.tolist() == mine[0].tolist()
 
 
+def test_an_optimizer_whose_rate_follows_a_schedule_can_be_pickled(device):
+    _, optimizer, closure = ours("quadratic", device, max_iter=3)
+    scheduler = ow.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    optimizer.step(closure)
+    scheduler.step()
+    (group,) = pickle.loads(pickle.dumps(optimizer)).param_groups
+    assert group["lr"] == optimizer.param_groups[0]["lr"]
+
+
 @pytest.mark.parametrize("options", [{"max_iter": 6}, {**WOLFE, "max_iter": 6}])
 def test_waits_once_for_each_evaluation_and_each_iteration(device, options):
     _, optimizer, closure = ours("quadratic", device, **options)
@@ -191,6 +201,13 @@ def test_the_awaited_step_is_the_same(device):
     assert asyncio.run(other_optimizer.step_async(other_closure)).item() == loss
     assert [tensor.tolist() for tensor in other] == [tensor.tolist() for tensor in mine]
     assert called == ["after"]
+
+
+def test_a_hook_of_an_awaited_step_returns_the_arguments_or_none(device):
+    _, optimizer, closure = ours("quadratic", device)
+    optimizer.register_step_pre_hook(lambda *_: "other arguments")
+    with pytest.raises(TypeError, match=r"must return None or \(args, kwargs\)"):
+        asyncio.run(optimizer.step_async(closure))
 
 
 def test_a_closure_may_be_compiled_and_may_return_a_number(device):

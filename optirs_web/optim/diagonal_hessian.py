@@ -12,6 +12,7 @@ from ..ops.random_state import checked_seed
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, tensor
 from .arguments import documented
+from .gradients import assign_grads
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["DiagonalNewton", "SophiaH"]
@@ -37,7 +38,7 @@ class _DiagonalHessian(Optimizer):
     ) -> Any:
         result = closure() if closure is not None else None
         if grads is not None:
-            self._assign_grads(self._params(), grads)
+            assign_grads(self._params(), grads)
         recording = self._built.device.recording
         if recording is None:
             self._update_slots()

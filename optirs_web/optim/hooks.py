@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 __all__ = [
-    "Hooked",
     "Hooks",
+    "OptimizerHooks",
     "RemovableHandle",
-    "global_step_post_hooks",
-    "global_step_pre_hooks",
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
 ]
@@ -52,39 +50,58 @@ class Hooks:
         return iter(list(self._functions.values()))
 
 
-class Hooked:
-    """The base class of optimizers with hooks."""
+class OptimizerHooks:
+    """The hooks of one optimizer, and the calls that run them; around a step, those of every optimizer too."""
 
-    def _make_hooks(self) -> None:
-        whens = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_pre", "load_post")
-        self._hooks = {when: Hooks() for when in whens}
+    def __init__(self) -> None:
+        self.step_pre, self.step_post = Hooks(), Hooks()
+        self.state_dict_pre, self.state_dict_post = Hooks(), Hooks()
+        self.load_pre, self.load_post = Hooks(), Hooks()
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Have `hook(optimizer, args, kwargs)` called before each step; it may return other (args, kwargs).
+    def before_step(
+        self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of the step: those that were passed, or those that a hook returned instead.
 
-        Within a compiled step hooks are called while it is recorded, as all Python in it.
+        Raises:
+            TypeError: a hook returned something else.
         """
-        return self._hooks["step_pre"].register(hook)
+        for hook in (*global_step_pre_hooks, *self.step_pre):
+            changed = hook(optimizer, args, kwargs)
+            if changed is not None:
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise TypeError(f"a hook before a step must return None or (args, kwargs), not {changed!r}")
+                args, kwargs = changed
+        return args, kwargs
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Have `hook(optimizer, args, kwargs)` called after each step."""
-        return self._hooks["step_post"].register(hook)
+    def after_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Call the hooks after a step, with its arguments."""
+        for hook in (*self.step_post, *global_step_post_hooks):
+            hook(optimizer, args, kwargs)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Have `hook(optimizer)` called before a state dict is made."""
-        return self._hooks["state_dict_pre"].register(hook, prepend=prepend)
+    def before_state_dict(self, optimizer: Any) -> None:
+        """Call the hooks before a state dict is made."""
+        for hook in self.state_dict_pre:
+            hook(optimizer)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Have `hook(optimizer, state_dict)` called after a state dict is made; it may return another dict."""
-        return self._hooks["state_dict_post"].register(hook, prepend=prepend)
+    def after_state_dict(self, optimizer: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Return the state dict, or what a hook returned instead."""
+        for hook in self.state_dict_post:
+            changed = hook(optimizer, state_dict)
+            state_dict = state_dict if changed is None else changed
+        return state_dict
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Have `hook(optimizer, state_dict)` called before one is loaded; it may return another dict."""
-        return self._hooks["load_pre"].register(hook, prepend=prepend)
+    def before_load(self, optimizer: Any, state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the state dict to load: the one that was passed, or what a hook returned instead."""
+        for hook in self.load_pre:
+            changed = hook(optimizer, state_dict)
+            state_dict = state_dict if changed is None else changed
+        return state_dict
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Have `hook(optimizer)` called after a state dict was loaded."""
-        return self._hooks["load_post"].register(hook, prepend=prepend)
+    def after_load(self, optimizer: Any) -> None:
+        """Call the hooks after a state dict was loaded."""
+        for hook in self.load_post:
+            hook(optimizer)
 
 
 global_step_pre_hooks = Hooks()

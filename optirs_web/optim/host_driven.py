@@ -21,8 +21,7 @@ from ..runtime.device import Device
 from ..runtime.driving import drive, drive_async
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor
-from .hooks import global_step_post_hooks, global_step_pre_hooks
-from .optimizer import Optimizer, Params
+from .optimizer import NOT_COPIED, Optimizer, Params
 from .state import check_kind
 from .vectors import Reading, Space, dot, fold_magnitudes, largest, read, sum_of_magnitudes
 
@@ -126,7 +125,7 @@ class HostDriven(Optimizer):
         raise ValueError(f"{type(self).__name__} doesn't support per-parameter options (parameter groups)")
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_space", "_snapshot", "_hooks", "_built_params", *self._kept}
+        left_out = {*NOT_COPIED, "_space", *self._kept}
         kept = {name: value for name, value in vars(self).items() if name not in left_out}
         content = self._space.device.read_all(self.state_views())
         return {**kept, "_saved": self.state_reader()(content)["state"]}
@@ -137,8 +136,8 @@ class HostDriven(Optimizer):
     def __setstate__(self, content: dict[str, Any]) -> None:
         content = dict(content)
         saved = content.pop("_saved")
-        vars(self).update(content, _snapshot=None)
-        self._make_hooks()
+        self._reset()
+        vars(self).update(content)
         self._build()
         self._take_state(self._checked(saved.get(0, {})))
         keep_track(self)
@@ -166,13 +165,9 @@ class HostDriven(Optimizer):
 
     async def step_async(self, closure: Closure) -> Any:
         """The awaitable twin of `step`, for a browser that cannot wait synchronously."""
-        args: Any = (closure,)
-        kwargs: Any = {}
-        for hook in (*global_step_pre_hooks, *self._hooks["step_pre"]):
-            args, kwargs = hook(self, args, kwargs) or (args, kwargs)
+        args, kwargs = self._hooks.before_step(self, (closure,), {})
         result = await self._step_async(*args, **kwargs)
-        for hook in (*self._hooks["step_post"], *global_step_post_hooks):
-            hook(self, args, kwargs)
+        self._hooks.after_step(self, args, kwargs)
         return result
 
     async def _step_async(self, closure: Closure | None = None) -> Any:
@@ -267,9 +262,7 @@ class HostDriven(Optimizer):
         return super()._after_state_dict(state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        for hook in self._hooks["load_pre"]:
-            changed = hook(self, state_dict)
-            state_dict = state_dict if changed is None else changed
+        state_dict = self._hooks.before_load(self, state_dict)
         check_kind(state_dict, self)
         try:
             (saved,), entries = list(state_dict["param_groups"]), dict(state_dict["state"])
@@ -291,8 +284,7 @@ class HostDriven(Optimizer):
         entry = self._checked(next(iter(entries.values()), {}))
         group.update(options)
         self._take_state(entry)
-        for hook in self._hooks["load_post"]:
-            hook(self)
+        self._hooks.after_load(self)
 
     def _vector(self, name: str, value: Any) -> Tensor:
         """Return the vector of an array in a state dict, on the device."""

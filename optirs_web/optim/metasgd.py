@@ -12,6 +12,7 @@ from ..ops.creation import zeros
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor, tensor
 from .arguments import documented
+from .gradients import assign_grads
 from .optimizer import Optimizer, Options, Params, Rule
 from .options import at_least_zero
 
@@ -79,7 +80,7 @@ class MetaSGD(Optimizer):
     def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
         result = closure() if closure is not None else None
         if grads is not None:
-            self._assign_grads(self._params(), grads)
+            assign_grads(self._params(), grads)
         self._fill_in()
         super()._step()
         self._has_stepped = True
@@ -108,7 +109,7 @@ class MetaSGD(Optimizer):
         result = closure() if closure is not None else None
         params = self._params()
         if grads is not None:
-            self._assign_grads(params, grads)
+            assign_grads(params, grads)
         self._fill_in()
         if self.hvp is not None:
             self._multiply_by_hessian(params)

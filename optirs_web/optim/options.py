@@ -19,6 +19,7 @@ __all__ = [
     "SMALLEST_8_BIT",
     "SMALLEST_NORMAL",
     "STATE_DTYPES",
+    "NotANumberError",
     "Options",
     "at_least_zero",
     "derived",
@@ -39,6 +40,10 @@ SMALLEST_8_BIT = 4096
 _WORDS = {"lr": "learning rate", "eps": "epsilon value"}
 _SMALLEST_LOG = -100.0
 """exp(-100) is 0 in float32, so that beta = 0 needs no infinity."""
+
+
+class NotANumberError(TypeError, ValueError):
+    """An option is no number, or no flag. It is a ValueError, too, as those of options out of range are."""
 
 
 class Options(TypedDict, total=False):

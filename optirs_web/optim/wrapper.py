@@ -219,9 +219,7 @@ class Wrapper(Optimizer):
         return {*self.rule.state, *self.scalars_in_state} if self.is_saved else set()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        for hook in self._hooks["load_pre"]:
-            changed = hook(self, state_dict)
-            state_dict = state_dict if changed is None else changed
+        state_dict = self._hooks.before_load(self, state_dict)
         state.check_kind(state_dict, self)
         names = self._state_names
         try:
@@ -253,8 +251,7 @@ class Wrapper(Optimizer):
             self._build()
         self._write_state(own_state)
         self._unused_slots = {}
-        for hook in self._hooks["load_post"]:
-            hook(self)
+        self._hooks.after_load(self)
 
 
 def _only(entry: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

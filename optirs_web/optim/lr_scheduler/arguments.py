@@ -10,8 +10,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from ...errors import quoted
-from ..groups import NotANumberError
-from ..options import LARGEST_FLOAT32
+from ..options import LARGEST_FLOAT32, NotANumberError
 
 __all__ = ["DividesByZeroError", "check_all", "checked"]
 
