@@ -393,6 +393,7 @@ class Compiled:
         recorded = _Recorded(key, program, is_bound, tensors, output, grads, flags)
         if not runs:
             return recorded
+        device.note_recording(self)
         self._recorded.append(recorded)
         if len(self._recorded) > _RECORDINGS_KEPT:
             del self._recorded[0]

@@ -25,7 +25,7 @@ __all__ = ["Edge", "Parameter", "Tensor", "Walk", "as_shape", "empty", "row_majo
 Axes = int | Sequence[int] | None
 Converted = TypeVar("Converted")
 
-_TYPE_NAMES = (*DTYPES, "float16", "bfloat16")
+_TYPE_NAMES = tuple(DTYPES)
 
 
 class Edge(NamedTuple):

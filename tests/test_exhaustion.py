@@ -10,7 +10,7 @@ import pytest
 
 import optirs_web as ow
 from optirs_web.errors import OutOfDeviceMemoryError
-from optirs_web.exhaustion import holders
+from optirs_web.runtime.exhaustion import holders
 
 SIDE = 64
 MATRIX = SIDE * SIDE * 4  # bytes
@@ -202,7 +202,6 @@ def test_a_page_computes_again_too_and_says_what_would_fit(browser_python):
     program = """
         import json, re
         import optirs_web as ow
-        from optirs_web.exhaustion import let_go
         device = ow.device("webgpu")
         def trained(share):
             ow.manual_seed(0)
@@ -219,8 +218,7 @@ def test_a_page_computes_again_too_and_says_what_would_fit(browser_python):
             step, x = ow.compile(train_step), ow.ones((32, 32))
             losses = [step(x).item()]
             if share:
-                let_go(device)  # of what other tests have left in the page too
-                device.trim()
+                device._try_last_resorts(0)  # frees what other tests have left in the page too
                 device.set_memory_limit(device.memory_stats().live_bytes + 4096 + 512 + share)
             try:
                 losses += [step(x).item() for _ in range(3)]

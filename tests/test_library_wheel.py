@@ -111,7 +111,7 @@ loaded = [name.removeprefix("optirs_web.") for name in sys.modules if name.start
 print(json.dumps([(w * w).sum().item(), loaded]))
 """
 NOT_NEEDED = {
-    *("checkpoints", "custom_operation", "derivatives", "exhaustion", "explained", "gradchecks", "interop", "nn"),
+    *("checkpoints", "custom_operation", "derivatives", "explained", "gradchecks", "interop", "nn"),
     *("placing", "profiling", "tuner", "memory.reports", "native_backends.failed_steps"),
     *(
         "native_backends.cuda.backend",
@@ -120,7 +120,14 @@ NOT_NEEDED = {
         "native_backends.xla.backend",
     ),
     *("ops.attention", "ops.convolution", "ops.losses", "ops.normalization", "ops.pooling", "optim.averaging"),
-    *("optim.kfac", "optim.lbfgs", "optim.transforms", "runtime.large_steps", "runtime.packed_kernels"),
+    *(
+        "optim.kfac",
+        "optim.lbfgs",
+        "optim.transforms",
+        "runtime.exhaustion",
+        "runtime.large_steps",
+        "runtime.packed_kernels",
+    ),
     *("runtime.recompute", "runtime.tuner", "wgsl.lint", "wgsl.print_c"),
 }
 

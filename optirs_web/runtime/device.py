@@ -194,7 +194,7 @@ class Device(DeviceMemory):
             parameters: the kernel's parameters, in order.
         """
         if any(view.kind for view in views):
-            from .packed_kernels import packed_on
+            from .packed_kernels import packed_on  # which only 16-bit elements need
 
             kernel = packed_on(self, kernel, views)
         limit = self.capabilities.max_workgroups

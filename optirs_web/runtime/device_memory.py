@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import os
 import threading
@@ -9,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 from ..errors import DeviceLostError, OutOfDeviceMemoryError
 from .backend import AllocationFailed, Backend, Capabilities, Command
@@ -26,6 +28,13 @@ def _limit_from_environment() -> int | None:
     if text and not text.isdecimal():
         raise ValueError(f"OPTIRS_MEMORY_LIMIT must be a number of bytes, not '{text}'")
     return int(text) if text else None
+
+
+class RecordedStep(Protocol):
+    """A compiled step."""
+
+    def forget(self, device: Any) -> None:
+        """Drop the recordings on a device, which frees their memory unless they run now."""
 
 
 class DeviceMemory(ABC):
@@ -55,6 +64,7 @@ class DeviceMemory(ABC):
         self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
         self.memory_observers: list[Callable[[str, Any, int], None]] = []
         self.last_resorts: list[Callable[[int], None]] = []
+        self._recorded_steps: WeakSet[RecordedStep] = WeakSet()
         self._held: list[Command] | None = None  # what `all_or_nothing` has enqueued so far
         self._closed = False
         self._pool = Pool()
@@ -234,21 +244,28 @@ class DeviceMemory(ABC):
             return result
         raise self._no_memory(asked, self._limit)
 
+    def note_recording(self, step: RecordedStep) -> None:
+        """Have a step forget its recordings here when the device is out of memory; it is recorded again if called."""
+        with self.lock:
+            self._recorded_steps.add(step)
+
     def _try_last_resorts(self, asked: int) -> None:
         if self._held is not None:  # `all_or_nothing` tries them when it has let go of what it enqueued
             return
-        from .. import exhaustion
-
-        exhaustion.let_go(self)
+        with self.lock:
+            steps = list(self._recorded_steps)
+        for step in steps:
+            step.forget(self)
+        gc.collect()  # memory may be held by garbage in cycles
         for let_go in self.last_resorts:
             let_go(asked)
         self.trim()
 
     def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
         with suppress(MemoryError):  # there may be too little even for this
-            from .. import exhaustion
+            from .exhaustion import largest_holders  # needed for this error alone
 
-            note += exhaustion.told(self)
+            note += largest_holders(self)
         return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
 
     def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:

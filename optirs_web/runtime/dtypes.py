@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,7 @@ __all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "DTypeLike",
 class DType:
     """One element type; equal to its name. `format` is its code in the buffer protocol (and in `struct`).
 
-    On a device every element takes four bytes, but for those of `half_types`; a bool is 0 or 1 there.
+    On a device an element takes `itemsize` bytes; a bool is 0 or 1 there.
     """
 
     name: str
@@ -43,12 +46,38 @@ class DType:
         return view.cast(self.format, list(shape)) if raw.nbytes else view.cast(self.format)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedFloat(DType):
+    """A float of 16 bits, two to a word, the first in its lower half. Kernels read and write it as f32.
+
+    Memoryviews have neither type, so values are read as float32, which holds them exactly. NumPy gets float16, but
+    float32 for bfloat16, which it has not.
+    """
+
+    itemsize: int = 2
+
+    def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
+        """Return whole words of elements as a memoryview of float32."""
+        packed = raw.cast("B")[: 2 * math.prod(shape)]
+        wide: Any = self.widened(packed)
+        return wide.cast("f", list(shape)) if wide.nbytes else wide.cast("f")
+
+    def widened(self, packed: memoryview) -> memoryview:
+        """Return the float32 of each element, as bytes."""
+        if self.name == "float16":
+            return memoryview(array("f", struct.unpack(f"<{packed.nbytes // 2}e", packed))).cast("B")
+        return widened(packed)
+
+
 FLOAT32 = DType("float32", "f32", "f")
 INT32 = DType("int32", "i32", "i")
 UINT32 = DType("uint32", "u32", "I")
 BOOL = DType("bool", "u32", "?")
 
-DTYPES = {one.name: one for one in (FLOAT32, INT32, UINT32, BOOL)}
+FLOAT16 = PackedFloat("float16", "f32", "f")
+BFLOAT16 = PackedFloat("bfloat16", "f32", "f")
+
+DTYPES = {dtype.name: dtype for dtype in (FLOAT32, INT32, UINT32, BOOL, FLOAT16, BFLOAT16)}
 """By name."""
 
 DTypeLike = str | DType | type
@@ -58,14 +87,14 @@ _OF_PYTHON = {float: FLOAT32, int: INT32, bool: BOOL}
 
 
 def widened(bfloat16: memoryview) -> memoryview:
-    """The bytes of the float32 of each bfloat16: these are their upper halves."""
+    """Return the bytes of the float32 of each bfloat16, which is its upper half."""
     content = bytearray(2 * bfloat16.nbytes)
     content[2::4], content[3::4] = bfloat16[0::2], bfloat16[1::2]
     return memoryview(content)
 
 
 def dtype(name: DTypeLike) -> DType:
-    """The type of that name, of NumPy's type or dtype (``np.float32``), or of Python's float, int or bool.
+    """Return the type of that name, of NumPy's type or dtype (``np.float32``), or of Python's float, int or bool.
 
     Python's types are what `optirs_web.tensor` makes of their numbers: float is float32, int is int32.
 
@@ -78,10 +107,6 @@ def dtype(name: DTypeLike) -> DType:
         if name in _OF_PYTHON:
             return _OF_PYTHON[name]
         name = name.__name__.removesuffix("_")  # np.bool_
-    if str(name) in DTYPES:
-        return DTYPES[str(name)]
-    from .half_types import HALVES
-
-    if str(name) not in HALVES:
-        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}, float16, bfloat16")
-    return HALVES[str(name)]
+    if str(name) not in DTYPES:
+        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}")
+    return DTYPES[str(name)]

@@ -286,7 +286,7 @@ def fuse(
     moved = sum(view.nbytes for node in recorded for view in (*node.reads, *node.writes))
     if moved < _LARGE:
         return _fused(recorded, is_temporary, capabilities).as_recorded()
-    from . import large_steps
+    from . import large_steps  # which few steps need
 
     prepared = large_steps.prepared(recorded, is_temporary, capabilities, allocate)
     return large_steps.finished(_fused(prepared, is_temporary, capabilities))

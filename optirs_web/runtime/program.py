@@ -201,7 +201,7 @@ class Program:
         Raises:
             OutOfDeviceMemoryError: there is too little for that too.
         """
-        from .recompute import shrink
+        from .recompute import shrink  # which few steps need
 
         got = self.nbytes
         self._give_back()

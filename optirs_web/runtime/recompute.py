@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import OutOfDeviceMemoryError
 from .buffer import Buffer, View
+from .exhaustion import largest_holders
 from .launches import Copy, Recorded, overlaps
 from .planning import plan
 from .pool import size_class
@@ -113,15 +114,13 @@ def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> No
     launches = [*fitting.step.launches]
     least = needed(launches)
     if least > room:
-        from .. import exhaustion
-
         raise OutOfDeviceMemoryError(
             least,
             held.live_bytes,
             held.limit,
             program.device.name,
             note=f"The compiled step needs {wanted:,} bytes, {least:,} with recomputation, "
-            f"and there is room for {max(room, 0):,}. {exhaustion.told(program.device)}",
+            f"and there is room for {max(room, 0):,}. {largest_holders(program.device)}",
         ) from None
     program.recomputed = len(launches) - len(program.launches)
     program.launches = launches

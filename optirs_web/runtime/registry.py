@@ -79,7 +79,7 @@ def _list(name: str) -> list[AdapterInfo]:
             raise
         reason = f"{package} is not installed: pyodide.loadPackage('{package}')"
         if not _IS_PAGE:
-            from .choosing import packages
+            from .choosing import packages  # which a page does not need
 
             reason = packages.reason(package, error)
         return [AdapterInfo(name, 0, "", available=False, reason=reason)]
@@ -105,7 +105,7 @@ def adapters(names: Iterable[str] = (*_AUTO_ORDER, "gl")) -> list[AdapterInfo]:
     adapters = [adapter for name in names for adapter in _list(name)]
     if _IS_PAGE:
         return adapters
-    from .choosing import topology  # which asks the system for more
+    from .choosing import topology  # which few programs need
 
     return topology.completed(adapters, avoided)
 
@@ -224,7 +224,7 @@ def _name_through(name: str | None, through: str) -> str:
 def _taken(name: str) -> Device:
     kind, _, power = name.partition(" ")
     if kind == "auto" and not _IS_PAGE:
-        from .choosing import ranking  # which few ask for
+        from .choosing import ranking  # which a page does not need
 
         order = [name for name in _AUTO_ORDER if name not in _IN_BROWSER]
         listed = {name: _list(name) for name in (*order, "cpu")}

@@ -224,7 +224,7 @@ def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tup
     roots = [*functions, *(struct for struct in _STRUCTS if struct in rule._declared)]
     source = rule._source
     if rule.stages:
-        from ..wgsl.transform_glue import glue
+        from ..wgsl.transform_glue import glue  # which only rules with transforms need
 
         joint = glue(rule.stages, {stage.name: _transform(stage.name) for stage in rule.stages})
         source = syntax.Module(source.file, source.enables, [*source.declarations, *joint.declarations])

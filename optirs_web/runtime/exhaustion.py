@@ -1,4 +1,4 @@
-"""Steps taken when a device is out of memory, before an error is raised, and the report of memory for the error."""
+"""The report of what uses a device's memory, for the error that there is no more."""
 
 from __future__ import annotations
 
@@ -6,34 +6,23 @@ import gc
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from .compiled import Compiled
-from .runtime.buffer import Buffer
-from .runtime.program import Program, ProgramBuffer
+from .buffer import Buffer
+from .program import Program, ProgramBuffer
 
 if TYPE_CHECKING:
-    from .runtime.device_memory import DeviceMemory
+    from .device_memory import DeviceMemory
 
-__all__ = ["holders", "let_go", "told"]
+__all__ = ["holders", "largest_holders"]
 
 STEP, KEPT, NO_KERNEL = "(compiled steps)", "(parameters, optimizers, inputs of steps)", "(no kernel)"
 _NAMED = 4
-
-
-def let_go(device: DeviceMemory) -> None:
-    """Free memory in garbage cycles, and the recordings of compiled steps that do not run now.
-
-    A step whose recording was dropped is recorded again when it is called.
-    """
-    for candidate in gc.get_objects():
-        if issubclass(type(candidate), Compiled):  # isinstance may run code of an object
-            candidate.forget(device)
-    gc.collect()
 
 
 def holders(device: DeviceMemory) -> Counter[str]:
     """Return the bytes in use by the kernel that first used them; memory of steps and of models is counted apart."""
     nbytes_by_owner = Counter[str]()
     for candidate in gc.get_objects():
+        # isinstance may run code of an object.
         if issubclass(type(candidate), Program) and candidate.device is device:
             nbytes_by_owner[STEP] += candidate.nbytes
         elif (
@@ -55,7 +44,7 @@ def _owner(buffer: Buffer, device: DeviceMemory) -> str:
     return KEPT if owner is device else buffer.first_kernel or NO_KERNEL
 
 
-def told(device: DeviceMemory) -> str:
+def largest_holders(device: DeviceMemory) -> str:
     """Return a sentence with the kernels that use the most memory."""
     largest = holders(device).most_common()
     others = sum(nbytes for _, nbytes in largest[_NAMED:])
