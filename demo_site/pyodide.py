@@ -45,7 +45,7 @@ def needed_files(folder: Path) -> list[Path]:
     for name in waiting:  # grows by what they depend on
         package = packages.get(name, {"file_name": "", "depends": []})
         files.append(folder / package["file_name"])
-        waiting += [one for one in package["depends"] if one not in waiting]
+        waiting += [dependency for dependency in package["depends"] if dependency not in waiting]
     return [path for path in files if path.is_file()]
 
 

@@ -101,7 +101,7 @@ class CBackend(Backend):
         except self.failure as error:
             raise self._ours(error) from error
 
-    def _go_on(self, commands: Sequence[Command], failed: Step, error: Exception) -> NoReturn:
+    def _continue_after(self, commands: Sequence[Command], failed: Step, error: Exception) -> NoReturn:
         """After a step of the commands has failed: begin what does not need it, and raise whose fault it was."""
         why = self._ours(error, failed) if isinstance(error, self.failure) else error
         if self.lost:

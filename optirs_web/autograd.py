@@ -276,10 +276,10 @@ def gradients(
     sources = [sources] if isinstance(sources, Tensor) else list(sources)
     source_ids = {id(source) for source in sources}
     with Block(_leaves_history, create_graph), Block(_walks_back, True):
-        found_gradients = {
+        gradient_of = {
             id(node): g for node, g in _propagate(target, gradient, lambda node: id(node) in source_ids, keep=keep)
         }
-    return [found_gradients.get(id(source)) for source in sources]
+    return [gradient_of.get(id(source)) for source in sources]
 
 
 # The gradient of a leaf. Its memory is fixed in an arena, and where a program has written it: replays write there.
@@ -299,10 +299,10 @@ def _grad_memory(leaf: Tensor) -> View | None:
 
 def _accumulate(leaf: Tensor, g: Any) -> None:
     with leaf.device.turn():  # so that concurrent additions are not lost
-        _accumulate_in_turn(leaf, g)
+        _accumulate_locked(leaf, g)
 
 
-def _accumulate_in_turn(leaf: Tensor, g: Any) -> None:
+def _accumulate_locked(leaf: Tensor, g: Any) -> None:
     from . import ops
 
     note_grad(leaf, reads=True)

@@ -150,14 +150,14 @@ def _lent(x: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | N
         raise BufferError("DLPack gives stream 0 no meaning: 1 is CUDA's legacy default stream, 2 that of each thread")
     if x.dtype.name not in _KINDS:
         raise BufferError(f"an element of {x.dtype} takes four bytes here but one elsewhere; export x.float()")
-    is_walk = all(step > 0 for step, size in zip(x.walk.strides, x.shape, strict=True) if size > 1)
+    is_exportable = all(step > 0 for step, size in zip(x.walk.strides, x.shape, strict=True) if size > 1)
     is_read_only = x.walk.view.buffer in _read_only
     may_be_written = is_read_only and not is_versioned(max_version)  # older capsules have no flag for it
-    if copy is False and not is_walk:
+    if copy is False and not is_exportable:
         raise BufferError(f"{x!r} cannot be exported without a copy")
     if copy is False and may_be_written:
         raise BufferError("its memory is another library's, lent read-only, which only DLPack 1.0 can express: copy it")
-    if copy or not is_walk or may_be_written:
+    if copy or not is_exportable or may_be_written:
         x, is_read_only = ops.clone(x.detach()), False
     x.device.flush()
     view, start, strides = x.walk

@@ -46,7 +46,7 @@ assert losses[-1] < 0.5 * losses[0], losses
 def metadata(path: Path) -> Message:
     """Return the metadata of a wheel; its description is the payload."""
     with zipfile.ZipFile(path) as wheel:
-        (name,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         return Parser().parsestr(wheel.read(name).decode("utf-8"))
 
 
@@ -64,7 +64,7 @@ def faults_of(path: Path, version: str) -> Iterator[str]:
     if about["Description-Content-Type"] != "text/markdown" or not str(about.get_payload()).strip():
         yield "has no description in Markdown"
     with zipfile.ZipFile(path) as wheel:
-        if not any(one.endswith(".dist-info/licenses/LICENSE") for one in wheel.namelist()):
+        if not any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist()):
             yield "has no file LICENSE"
 
 
@@ -105,9 +105,9 @@ def install_and_train(folder: Path, constraints: Path) -> None:
 def main(wheels: str, constraints: str) -> None:
     """Check the wheels of a folder."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    found = list(faults(Path(wheels), version))
-    if found:
-        sys.exit("\n".join(found))
+    faults_found = list(faults(Path(wheels), version))
+    if faults_found:
+        sys.exit("\n".join(faults_found))
     install_and_train(Path(wheels), Path(constraints))
     print(f"version {version}: {len(list(Path(wheels).glob('*.whl')))} wheels, installed and trained with")
 

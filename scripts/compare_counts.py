@@ -49,14 +49,14 @@ def counts_of(clone: Path) -> Counts:
     path = os.pathsep.join([str(clone), sysconfig.get_path("purelib")])
     naga = ROOT / "demo_site/frontend/node_modules/naga-wasm/dist/wasm/naga_bg.wasm"
     environment = {"PYTHONPATH": path, **({"OPTIRS_NAGA": str(naga)} if naga.exists() else {})}
-    found: Counts = {}
+    result: Counts = {}
     for name in (*counts.DEVICES, "spirv"):
         try:
             # -S: no finder of an editable install.
-            found[name] = counts.measured(name, clone / "tests/counts.py", ["-S"], **environment)
+            result[name] = counts.measured(name, clone / "tests/counts.py", ["-S"], **environment)
         except RuntimeError as error:
             print(f"{clone}: {name}: {str(error).strip().splitlines()[-1]}", file=sys.stderr)
-    return found
+    return result
 
 
 def changes(before: Counts, now: Counts) -> list[tuple[str, str, str, int, int]]:
@@ -74,13 +74,13 @@ def main(base: str) -> Any:
     """Print the table; return an error's text where a count grew."""
     with clone_of(base) as folder:
         before = counts_of(folder)
-    found = changes(before, counts_of(ROOT))
+    changed = changes(before, counts_of(ROOT))
     print(f"{'device':8}{'case':16}{'count':14}{base[:14]:>16}{'now':>16}")
-    for device, case, name, old, new in found:
+    for device, case, name, old, new in changed:
         print(f"{device:8}{case:16}{name:14}{old:16,}{new:16,}  {new / old - 1 if old else float('inf'):+.1%}")
-    if not found:
+    if not changed:
         print("nothing differs")
-    grown = sum(new > old for *_, old, new in found)
+    grown = sum(new > old for *_, old, new in changed)
     return f"{grown} counts grew" if grown else 0
 
 

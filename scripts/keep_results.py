@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-results, kept = (json.loads(Path(one).read_text("utf-8")) for one in sys.argv[1:])
-for optimizer, found in results.items():
-    kept[optimizer] = dict(sorted({**kept.get(optimizer, {}), **found}.items()))
+results, kept = (json.loads(Path(path).read_text("utf-8")) for path in sys.argv[1:])
+for optimizer, result in results.items():
+    kept[optimizer] = dict(sorted({**kept.get(optimizer, {}), **result}.items()))
 Path(sys.argv[2]).write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n", "utf-8")

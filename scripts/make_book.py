@@ -37,9 +37,9 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             text = chapters(download(Path(folder)).read_bytes())
-    found = hashlib.sha256(text.encode()).hexdigest()
-    if found != SHA256:
-        sys.exit(f"the text is not the one that the figures refer to: its SHA-256 is {found}, not {SHA256}")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if digest != SHA256:
+        sys.exit(f"the text is not the one that the figures refer to: its SHA-256 is {digest}, not {SHA256}")
     TARGET.write_bytes(compress(text))
     print(f"{len(text):,} characters, {len(set(text))} different ones, {TARGET.stat().st_size:,} bytes packed")
 
@@ -62,12 +62,12 @@ def chapters(database: bytes) -> str:
 
 def novels(database: bytes) -> list[list[str]]:
     """The values of R's database: one after the other, each the length that it unpacks to and a zlib stream."""
-    found = []
+    texts = []
     while database:
         unpacking = zlib.decompressobj()
-        found.append(strings(unpacking.decompress(database[4:])))
+        texts.append(strings(unpacking.decompress(database[4:])))
         database = unpacking.unused_data
-    return found
+    return texts
 
 
 def strings(serialized: bytes) -> list[str]:

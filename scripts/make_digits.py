@@ -60,8 +60,8 @@ def deal(labels: list[int]) -> list[int]:
     """The fold of each image."""
     order = sorted(range(len(labels)), key=lambda row: (labels[row], shuffle_key(row)))
     folds = [0] * len(labels)
-    for turn, row in enumerate(order):
-        folds[row] = turn % FOLDS
+    for number, row in enumerate(order):
+        folds[row] = number % FOLDS
     return folds
 
 

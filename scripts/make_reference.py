@@ -32,11 +32,11 @@ def public_modules(module: ModuleType) -> Iterator[ModuleType]:
 def main(folder: Path) -> None:
     """Write the pages."""
     ow.__all__.append("ops")  # where methods of tensors are functions
-    modules = {one.__name__: doc.Module(one) for one in public_modules(ow)}
+    modules = {module.__name__: doc.Module(module) for module in public_modules(ow)}
     footer = f"optirs-web {ow.__version__}"
     templates = Path(__file__).with_name("reference")
     render.configure(docformat="google", show_source=False, footer_text=footer, template_directory=templates)
-    pages = {f"{name.replace('.', '/')}.html": render.html_module(one, modules) for name, one in modules.items()}
+    pages = {f"{name.replace('.', '/')}.html": render.html_module(module, modules) for name, module in modules.items()}
     pages |= {"index.html": render.html_index(modules), "search.js": render.search_index(modules)}
     for name, text in pages.items():
         text = _CLASS.sub(r"\1", text)

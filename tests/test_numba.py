@@ -517,7 +517,7 @@ def test_kernels_are_compiled_where_the_process_that_compiles_has_ended(program,
 def test_only_python_is_started_to_compile(executable, starts, numba, cache_folder, monkeypatch):
     monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setattr(numba_worker, "_worker", submitted := Submitted())
-    assert numba_worker.compile_beside(DOUBLES, "doubles", (7,)).is_done is not starts
+    assert numba_worker.compile_in_worker(DOUBLES, "doubles", (7,)).is_done is not starts
     assert submitted.count == starts
 
 

@@ -114,9 +114,9 @@ class CpuBackend(Backend):
                 for step in each(commands):
                     step.run()
             except Exception as error:
-                self._go_on(commands, step, error)
+                self._continue_after(commands, step, error)
 
-    def _go_on(self, commands: Sequence[Command], failed: Step, error: Exception) -> NoReturn:
+    def _continue_after(self, commands: Sequence[Command], failed: Step, error: Exception) -> NoReturn:
         """After a step of the commands has failed: run the steps that do not need it, and raise the error."""
         from ..failed_steps import go_on  # a page loads it when a step fails, which delays no start
 
@@ -140,7 +140,7 @@ class CpuBackend(Backend):
                     if work is not None:
                         timed.append(Timed((work,), start, end))
             except Exception as error:
-                self._go_on(commands, step, error)
+                self._continue_after(commands, step, error)
         return timed
 
     def close(self) -> None:

@@ -39,8 +39,8 @@ class Clock:
                 run()
                 driver.record_event(pieces[-1].end, self._stream)
         except BaseException:
-            for one in pieces:
-                self._idle += (one.start, one.end)
+            for piece in pieces:
+                self._idle += (piece.start, piece.end)
             raise
         return pieces
 
@@ -48,9 +48,9 @@ class Clock:
         """When they ran, once; they have run."""
         timed = []
         for work, start, end in pieces:
-            begun = self._seconds(start)
+            started = self._seconds(start)
             if work is not None:
-                timed.append(Timed((work,), begun, begun + driver.seconds_between(start, end)))
+                timed.append(Timed((work,), started, started + driver.seconds_between(start, end)))
             self._idle.append(end)
         return timed
 

@@ -246,7 +246,7 @@ class CudaBackend(CBackend):
                 if self._blocking:
                     driver.synchronize(self.stream)
             except (CudaError, OptirsError) as error:
-                self._go_on(commands, step, error)
+                self._continue_after(commands, step, error)
 
     def synchronize(self) -> None:
         with self.errors():

@@ -90,7 +90,7 @@ def _error(result: Any) -> CudaError:
     code = int(result)
     _, text = cu.cuGetErrorString(result)
     _, name = cu.cuGetErrorName(result)
-    words = [one.decode() for one in (text, name) if one]
+    words = [word.decode() for word in (text, name) if word]
     return CudaError(code, f"{words[0]} ({words[-1]})" if words else f"error {code}")
 
 

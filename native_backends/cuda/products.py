@@ -82,7 +82,9 @@ def library() -> Any:
     name = f"cublas64_{major}.dll" if sys.platform == "win32" else f"libcublas.so.{major}"
     package = find_spec("nvidia")
     inside = os.path.join(f"cu{major}", *(("bin", "x86_64") if sys.platform == "win32" else ("lib",)))
-    folders = [os.path.join(one, inside) for one in (package.submodule_search_locations or () if package else ())]
+    folders = [
+        os.path.join(location, inside) for location in (package.submodule_search_locations or () if package else ())
+    ]
     for path in (name, *(os.path.join(folder, name) for folder in folders)):
         try:
             return ctypes.CDLL(path)
@@ -115,8 +117,8 @@ class Products:
     @classmethod
     def open(cls, capability: int, stream: driver.Handle) -> Products | None:
         """Return an object that runs cuBLAS products on the current device in stream order; None without cuBLAS."""
-        found = library()
-        return None if found is None else cls(found, capability, stream)
+        cublas = library()
+        return None if cublas is None else cls(cublas, capability, stream)
 
     def close(self) -> None:
         """Destroy the cuBLAS handle and free the workspace. All work that was enqueued has to have run."""
@@ -134,35 +136,35 @@ class Products:
         values = dict(zip((name for name, _ in kernel.parameters), map(int, kernel.unpack(parameters)), strict=True))
         base = _base_of(kernel)
         assert isinstance(base, CooperativeKernel)
-        found = products_of(values, products_of_grid(base, values["rows"], values["columns"], grid))
-        if found is None:
+        products = products_of(values, products_of_grid(base, values["rows"], values["columns"], grid))
+        if products is None:
             return None
         types = _types_of(kernel)
         compute = _COMPUTE[float32_matmul_precision() if types[0] == _FLOAT32 else "highest"]
         calls = [
-            partial(self._cublas.cublasGemmStridedBatchedEx, *self._arguments(one, addresses, types, compute))
-            for one in found
+            partial(self._cublas.cublasGemmStridedBatchedEx, *self._arguments(product, addresses, types, compute))
+            for product in products
         ]
 
         def run() -> None:
-            for one in calls:
-                self._check(one())
+            for product_call in calls:
+                self._check(product_call())
 
         return run
 
     def _arguments(
-        self, one: Product, addresses: tuple[int, ...], types: tuple[int, ...], compute: int
+        self, product: Product, addresses: tuple[int, ...], types: tuple[int, ...], compute: int
     ) -> Iterator[Any]:
-        columns, rows, inner = one.sizes
+        columns, rows, inner = product.sizes
         a, b, c = (
             ctypes.c_void_p(address + _BYTES[type_] * start)
-            for address, type_, start in zip(addresses, types, one.starts, strict=True)
+            for address, type_, start in zip(addresses, types, product.starts, strict=True)
         )
-        of_a, of_b, of_c = map(ctypes.c_longlong, one.distances)
+        of_a, of_b, of_c = map(ctypes.c_longlong, product.distances)
         type_a, type_b, type_c = types
-        yield from (self._handle, one.b[0], one.a[0], columns, rows, inner, ctypes.byref(self._one))
-        yield from (b, type_b, one.b[1], of_b, a, type_a, one.a[1], of_a)
-        yield from (ctypes.byref(self._zero), c, type_c, columns, of_c, one.batch, compute, _ANY)
+        yield from (self._handle, product.b[0], product.a[0], columns, rows, inner, ctypes.byref(self._one))
+        yield from (b, type_b, product.b[1], of_b, a, type_a, product.a[1], of_a)
+        yield from (ctypes.byref(self._zero), c, type_c, columns, of_c, product.batch, compute, _ANY)
 
     def _check(self, status: int) -> None:
         if status == _OUT_OF_MEMORY:
@@ -188,7 +190,7 @@ def products_of(values: Mapping[str, int], count: int) -> list[Product] | None:
     if a is None or b is None or max(rows, columns, inner, a[1], b[1]) > _LARGEST:
         return None
     within, first = values["batch_inner"], values["first_product"]
-    runs = list(_runs(first, count, within, _is_one_run(values)))
+    runs = list(_runs(first, count, within, _is_single_run(values)))
     if len(runs) > _MOST_CALLS:
         return None
     products = []
@@ -205,7 +207,7 @@ def products_of(values: Mapping[str, int], count: int) -> list[Product] | None:
     return products
 
 
-def _is_one_run(values: Mapping[str, int]) -> bool:
+def _is_single_run(values: Mapping[str, int]) -> bool:
     """Matrices lie at the same distance throughout, over both axes of the batch."""
     within = values["batch_inner"]
     return within == 1 or all(
@@ -213,11 +215,11 @@ def _is_one_run(values: Mapping[str, int]) -> bool:
     )
 
 
-def _runs(first: int, count: int, within: int, is_one: bool) -> Iterator[tuple[int, int]]:
+def _runs(first: int, count: int, within: int, is_single: bool) -> Iterator[tuple[int, int]]:
     """Products at the same distance from one to the next: the first, and how many."""
     end = first + count
     while first < end:
-        length = end - first if is_one else min(end - first, within - first % within)
+        length = end - first if is_single else min(end - first, within - first % within)
         yield first, length
         first += length
 

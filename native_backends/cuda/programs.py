@@ -42,13 +42,13 @@ class Arguments:
 
     def __init__(self, values: Sequence[bytes]) -> None:
         """Copy the values, each in the layout of its type."""
-        places, size = [], 0
+        offsets, size = [], 0
         for value in values:
-            places.append(size)
+            offsets.append(size)
             size += -(-len(value) // _ALIGNED) * _ALIGNED
-        self._values = ctypes.create_string_buffer(b"".join(_padded(one) for one in values), max(size, 1))
+        self._values = ctypes.create_string_buffer(b"".join(_padded(value) for value in values), max(size, 1))
         first = ctypes.addressof(self._values)
-        self._table = (ctypes.c_void_p * max(len(places), 1))(*(first + place for place in places))
+        self._table = (ctypes.c_void_p * max(len(offsets), 1))(*(first + offset for offset in offsets))
         self.address = ctypes.addressof(self._table)
 
 
@@ -74,16 +74,16 @@ class Program(NamedTuple):
             buffers: for each of the kernel's bindings its address and its size in bytes.
             parameters: the kernel's uniform block.
         """
-        names = [one.name for one in self.interface.arguments if one.kind == "buffer"]
+        names = [argument.name for argument in self.interface.arguments if argument.kind == "buffer"]
         bound = dict(zip(names, buffers, strict=True))
         values = []
-        for one in self.interface.arguments:
-            if one.kind == "buffer":
-                values.append(bound[one.name][0].to_bytes(_WORD, "little"))
-            elif one.kind == "length":
-                values.append(one.elements(bound[one.name][1]).to_bytes(4, "little"))
+        for argument in self.interface.arguments:
+            if argument.kind == "buffer":
+                values.append(bound[argument.name][0].to_bytes(_WORD, "little"))
+            elif argument.kind == "length":
+                values.append(argument.elements(bound[argument.name][1]).to_bytes(4, "little"))
             else:
-                values.append(parameters.ljust(one.size, b"\0"))
+                values.append(parameters.ljust(argument.size, b"\0"))
         return Arguments(values)
 
 
@@ -97,7 +97,7 @@ class Programs:
         self._modules: list[driver.Handle] = []
         served = nvrtc.architectures()
         self._kind: Literal["ptx", "cubin"] = "cubin" if capability in served else "ptx"
-        self._arch = f"sm_{max(one for one in served if one <= capability)}"
+        self._arch = f"sm_{max(architecture for architecture in served if architecture <= capability)}"
         version = ".".join(map(str, nvrtc.version()))
         self._key = "\n".join((version, self._arch, self._kind, *COMPILER_OPTIONS["cuda"], "")).encode()
         self._folder = os.path.join(user_cache.folder(), "cuda")

@@ -304,19 +304,19 @@ class OpenclBackend(CBackend):
         return Recorded(tuple(each(commands)))
 
     def submit(self, commands: Sequence[Command]) -> None:
-        self._begin(commands)
+        self._enqueue_all(commands)
 
-    def _begin(self, commands: Sequence[Command]) -> list[tuple[Step, Any]]:
+    def _enqueue_all(self, commands: Sequence[Command]) -> list[tuple[Step, Any]]:
         """Enqueue the steps of the commands; each with the event of its run."""
-        begun = []
+        events = []
         with self.errors():
             try:
                 for step in each(commands):
-                    begun.append((step, step.run()))
+                    events.append((step, step.run()))
             except (cl.Error, OptirsError) as error:
-                self._go_on(commands, step, error)
+                self._continue_after(commands, step, error)
             self._queue.flush()
-        return begun
+        return events
 
     def synchronize(self) -> None:
         with self.errors():
@@ -324,7 +324,7 @@ class OpenclBackend(CBackend):
         self._sending.clear()
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
-        pairs = [(work_of(step), event) for step, event in self._begin(commands)]
+        pairs = [(work_of(step), event) for step, event in self._enqueue_all(commands)]
         return [(work, event) for work, event in pairs if work is not None]
 
     def times(self, ticket: Any) -> list[Timed]:

@@ -316,7 +316,7 @@ class WgpuBackend(Backend):
             except self._wgpu.GPUValidationError as error:
                 if "lost" in str(error):
                     raise
-                self._send_what_can_be(commands, error)
+                self._send_independent(commands, error)
 
     def _send(self, commands: Sequence[Command]) -> None:
         """Submit commands. What wgpu refuses is refused before anything runs."""
@@ -339,7 +339,7 @@ class WgpuBackend(Backend):
     def _check_freed(self, commands: Sequence[Command]) -> None:
         """To submit what names memory that was freed ends the process: wgpu-native raises no errors there."""
         if any(map(self._names_freed, each(commands))):
-            self._send_what_can_be(commands, "it refers to freed memory")
+            self._send_independent(commands, "it refers to freed memory")
 
     def _names_freed(self, command: Run | Copy | Upload) -> bool:
         needs, writes = touched(command)
@@ -355,19 +355,19 @@ class WgpuBackend(Backend):
                 return True
         return False
 
-    def _send_what_can_be(self, commands: Sequence[Command], why: object) -> NoReturn:
+    def _send_independent(self, commands: Sequence[Command], why: object) -> NoReturn:
         """Nothing of it has run: send what does not need the operation that is wrong, and raise whose fault it is."""
         every = each(commands)
         wrong = [part for part in every if self._is_wrong(part)]
         spoiled: set[Any] = set()
-        rest = []
+        sent = []
         for part in independent(every, spoiled, touched):
             if part in wrong:
                 spoiled.update(touched(part)[1])
             else:
-                rest.append(part)
-        self._send(rest)
-        left_out = consequence(len(every) - len(rest) - 1)
+                sent.append(part)
+        self._send(sent)
+        left_out = consequence(len(every) - len(sent) - 1)
         raise launch_error(self, commands, wrong[0] if wrong else None, why, left_out)
 
     def synchronize(self) -> None:

@@ -75,8 +75,8 @@ def _hidden(variables: tuple[str, ...]) -> str:
         said = os.environ.get(variable, "")
         if said:
             absent = [file for file in said.split(":") if not os.path.isfile(file)]
-            what = f"{', '.join(absent)} does not exist" if absent else "none of them has an adapter"
-            return f"{variable}={said} hides all drivers but those that it names, and {what}: unset {variable}"
+            fault = f"{', '.join(absent)} does not exist" if absent else "none of them has an adapter"
+            return f"{variable}={said} hides all drivers but those that it names, and {fault}: unset {variable}"
     return ""
 
 

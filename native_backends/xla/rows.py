@@ -67,9 +67,9 @@ def _gradient(rule: BoundRule, p: Values, scalars: TensorScalars, raw: Array, pa
     }
     values |= {"t": transforms.struct(scalars.words), "on": scalars.on}
     names = transform_lookup.parameters_of(rule.module, "transform_gradient")
-    if "block_places" in rule.bound:
-        place = words(rule.bound["block_places"]).reshape(-1, transform_lookup.PLACE_WORDS)[p["block"]]
+    if "block_entries" in rule.bound:
+        entry = words(rule.bound["block_entries"]).reshape(-1, transform_lookup.BLOCK_ENTRY_WORDS)[p["block"]]
         needed = (name for name in names if name not in values)
-        values |= {name: transforms.row_values(name, place[1], place[2], index) for name in needed}
+        values |= {name: transforms.row_values(name, entry[1], entry[2], index) for name in needed}
     result: Array = rule.functions["transform_gradient"](*(values[name] for name in names))
     return result

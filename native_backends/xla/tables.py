@@ -161,8 +161,8 @@ class Blocks:
             values["param"] = self.floats("params")
         if "kept" in names:
             values["kept"] = self.floats("kept")
-        if "block_places" in rule.bound:
-            places = words(rule.bound["block_places"]).reshape(-1, 3)
+        if "block_entries" in rule.bound:
+            places = words(rule.bound["block_entries"]).reshape(-1, 3)
             block, first_row, row_size = (places[:, number : number + 1] for number in range(3))
             index = block * BLOCK + lax.broadcasted_iota(np.uint32, self.shape, 1)
             values["index"] = index

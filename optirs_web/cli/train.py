@@ -71,7 +71,7 @@ def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
         if folds:
             _train_folds(configs, out)
         else:
-            _train_one(configs[0], out, resume)
+            _train(configs[0], out, resume)
     except BrokenPipeError:
         raise  # the reader of our output closed the pipe; click ends without a message
     except OSError as error:
@@ -101,7 +101,7 @@ def _train_folds(configs: list[Config], out: Path) -> None:
     for config in configs:
         folder = out / f"fold{config.fold}"
         folder.mkdir(exist_ok=True)
-        results.append(_train_one(config, folder, resume=False))
+        results.append(_train(config, folder, resume=False))
     accuracies = [result.test_accuracy for result in results]
     mean = sum(accuracies) / len(accuracies)
     for config, accuracy in zip(configs, accuracies, strict=True):
@@ -111,7 +111,7 @@ def _train_folds(configs: list[Config], out: Path) -> None:
     click.echo(f"saved: {out / METRICS}")
 
 
-def _train_one(config: Config, out: Path, resume: bool) -> Result:
+def _train(config: Config, out: Path, resume: bool) -> Result:
     checkpoint = out / CHECKPOINT
     if resume and not checkpoint.exists():
         raise click.ClickException(f"there is no checkpoint {checkpoint} to continue from; start without --resume")

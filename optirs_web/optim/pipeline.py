@@ -1,7 +1,7 @@
 """The device side of gradient transforms: the tables that their kernels read besides those of the layout.
 
-`transforms` (one struct with what the host gives each), `block_places` and `row_entries` (where blocks and rows lie in
-their tensors), `rowsN` (a number for each row), `partials` of their own.
+`transforms` (one struct with the options of each), `block_entries` and `row_entries` (the tensor and the offset of each
+block and row), `rowsN` (a number for each row), and `partials` of their own.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ IS_KNOWN = 1 << 31
 
 
 def rule_with(rule: Rule, transforms: Sequence[Transform]) -> Rule:
-    """The rule behind those of the transforms that have a kernel."""
-    stages = tuple(one.stage for one in transforms if one.stage is not None)
+    """Return the rule with the transforms that have a kernel in front of it."""
+    stages = tuple(transform.stage for transform in transforms if transform.stage is not None)
     return replace(rule, stages=stages) if stages else rule
 
 
 def live_words(transforms: Sequence[Transform], params: Sequence[Parameter]) -> list[tuple[bool, int]]:
-    """For each parameter whether it is trained, and the bits that say what applies to it."""
-    staged = [one for one in transforms if one.stage is not None]
+    """Return for each parameter whether it is trained, and the bits of the transforms that apply to it."""
+    staged = [transform for transform in transforms if transform.stage is not None]
     words = []
     for param in params:
-        is_trained = all(one.stage is not None or not one.applies_to(param) for one in transforms)
-        bits = sum(1 << number + 1 for number, one in enumerate(staged) if one.applies_to(param))
+        is_trained = all(transform.stage is not None or not transform.applies_to(param) for transform in transforms)
+        bits = sum(1 << number + 1 for number, transform in enumerate(staged) if transform.applies_to(param))
         words.append((is_trained, bits | IS_KNOWN if staged else 0))
     return words
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
-    """The tables that kernels of transforms bind along with an arena."""
+class _Tables:
+    """The tables of one arena that kernels of transforms bind."""
 
-    block_places: Buffer | None
+    block_entries: Buffer | None
     row_entries: Buffer | None
     row_count: int
     rows: Mapping[str, Buffer]
 
     def buffers(self) -> Iterator[Buffer]:
-        """All there are."""
-        for one in (self.block_places, self.row_entries, *self.rows.values()):
-            if one is not None:
-                yield one
+        """Return the tables that exist."""
+        for buffer in (self.block_entries, self.row_entries, *self.rows.values()):
+            if buffer is not None:
+                yield buffer
 
 
 class Pipeline:
     """The buffers that the transforms of a layout keep on the device, and the launches over them.
 
     Args:
-        layout: which has its shards and its rule already.
+        layout: the layout, which has its shards and its rule already.
         params: the parameters, in order.
-        blocks: of all shards.
+        blocks: the number of blocks of all shards.
     """
 
     def __init__(self, layout: Layout, params: Sequence[Parameter], blocks: int) -> None:
@@ -77,35 +77,35 @@ class Pipeline:
         self.transforms: list[Transform] = []
         device = layout.device
         self._neutral: Buffer | None = None
-        self._given = device.allocate_zeroed(4 * len(self.rule.transforms))
+        self._options = device.allocate_zeroed(4 * len(self.rule.transforms))
         self._words = {
             number: len(struct_of(self.rule.linked((f"measure_transform_{number}",), ()), f"Partial{number}").members)
-            for number, one in enumerate(self.rule.stages)
-            if one.over in ("all", "tensor")
+            for number, stage in enumerate(self.rule.stages)
+            if stage.over in ("all", "tensor")
         }
         most = max(self._words.values(), default=0)
         self._partials = device.allocate_zeroed(4 * most * blocks) if most else None
-        self._beside = {id(shard): self._make(shard, params) for shard in layout._shards}
+        self._tables = {id(shard): self._tables_for(shard, params) for shard in layout._shards}
 
-    def _make(self, shard: Shard, params: Sequence[Parameter]) -> _Beside:
+    def _tables_for(self, shard: Shard, params: Sequence[Parameter]) -> _Tables:
         device, stages = self.layout.device, self.rule.stages
-        has_rows = any(one.over == "row" for one in stages)
+        has_rows = any(stage.over == "row" for stage in stages)
         if has_rows and len(list(shard.arena.windows())) > 1:
             raise UnsupportedError(
                 "transforms of rows need all parameters of an arena in one binding; these are too large for "
                 f"'{device.name}'"
             )
-        places = entries = None
+        block_entries = entries = None
         count = 0
         rows: dict[str, Buffer] = {}
-        if has_rows or any(one.name == "add_noise" for one in stages):
+        if has_rows or any(stage.name == "add_noise" for stage in stages):
             table, row_table = _tables_of(shard, params)
-            places, count = self._written(table), len(row_table) // 4
+            block_entries, count = self._written(table), len(row_table) // 4
             if has_rows:
                 entries = self._written(row_table)
-                names = [f"rows{number}" for number, one in enumerate(stages) if one.over == "row"]
+                names = [f"rows{number}" for number, stage in enumerate(stages) if stage.over == "row"]
                 rows = {name: device.allocate_zeroed(4 * count) for name in names}
-        return _Beside(places, entries, count, rows)
+        return _Tables(block_entries, entries, count, rows)
 
     def _written(self, table: array[int] | array[float]) -> Buffer:
         device = self.layout.device
@@ -114,54 +114,54 @@ class Pipeline:
         return buffer
 
     def retire(self) -> None:
-        """Programs that use these must be recorded again."""
-        for one in self._own():
-            one.retired = True
+        """Mark the buffers as replaced: programs that use them must be recorded again."""
+        for buffer in self._own():
+            buffer.retired = True
 
     def _own(self) -> Iterator[Buffer]:
-        yield self._given
+        yield self._options
         if self._partials is not None:
             yield self._partials
-        for one in self._beside.values():
-            yield from one.buffers()
+        for tables in self._tables.values():
+            yield from tables.buffers()
 
     # Work.
 
-    def given(self) -> tuple[Buffer, bytes]:
+    def options(self) -> tuple[Buffer, bytes]:
         """Return the buffer of the struct `transforms`, and the bytes that the host writes there: 4 for each member."""
         words = []
         members = iter(self.rule.transforms)
-        for one, stage in zip(self.transforms, self.rule.stages, strict=True):
+        for transform, stage in zip(self.transforms, self.rule.stages, strict=True):
             for _ in range(stage.members):
                 name, type_ = next(members)
-                value = one.options[name] if name in stage.given else 0
+                value = transform.options[name] if name in stage.options else 0
                 words.append(struct.pack("<I" if type_ == "u32" else "<f", value))
-        return self._given, b"".join(words)
+        return self._options, b"".join(words)
 
     def shared(self, scaler: View | None) -> dict[str, View]:
         """Return the views that kernels of all arenas may bind, by name of the binding."""
-        return {"transforms": View.whole(self._given), "scaler": self.neutral_scaler() if scaler is None else scaler}
+        return {"transforms": View.whole(self._options), "scaler": self.neutral_scaler() if scaler is None else scaler}
 
     def neutral_scaler(self) -> View:
-        """The state of a scaler that leaves the loss as it is."""
+        """Return the state of a scaler whose scale is 1."""
         if self._neutral is None:
             self._neutral = self._written(array("f", [1, 0, 0]))
         return View.whole(self._neutral)
 
     def views_of(self, shard: Shard, first: int, blocks: int) -> dict[str, View]:
         """Return the views that kernels may bind for blocks of a shard's arena, by name of the binding."""
-        beside = self._beside[id(shard)]
-        found = {name: View.whole(buffer) for name, buffer in beside.rows.items()}
+        tables = self._tables[id(shard)]
+        views = {name: View.whole(buffer) for name, buffer in tables.rows.items()}
         if KEPT in shard.state:
-            found["kept"] = shard.arena.window(shard.state[KEPT], first, blocks)
-        if beside.block_places is not None:
-            found["block_places"] = View(beside.block_places, 12 * first, 12 * blocks)
-        if beside.row_entries is not None:
-            found["row_entries"] = View.whole(beside.row_entries)
-        return found
+            views["kept"] = shard.arena.window(shard.state[KEPT], first, blocks)
+        if tables.block_entries is not None:
+            views["block_entries"] = View(tables.block_entries, 12 * first, 12 * blocks)
+        if tables.row_entries is not None:
+            views["row_entries"] = View.whole(tables.row_entries)
+        return views
 
     def all_partials(self, number: int) -> View:
-        """Everything that this transform measured."""
+        """Return the partial results of a transform over all blocks."""
         assert self._partials is not None
         words = self._words[number]
         return View(self._partials, 0, 4 * words * self.layout.block_count)
@@ -173,14 +173,14 @@ class Pipeline:
         for shard in self.layout._shards:
             kernel = TransformMeasureKernel.of(self.rule, shard.flags, number)
             for first, blocks in shard.arena.windows():
-                place = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
-                views = {**shared, "partials": place}
+                partials = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
+                views = {**shared, "partials": partials}
                 self.layout._run_window(
                     shard, kernel, views, first, blocks, -(-blocks * BLOCK // kernel.elements_per_workgroup)
                 )
 
     def after_advance(self, shared: Mapping[str, View]) -> None:
-        """Measure and settle whatever `advance` has not."""
+        """Launch the measures that `advance` does not compute itself, and the kernels that settle them."""
         first = self.rule.first_measure
         for number, stage in enumerate(self.rule.stages):
             if stage.over == "row":
@@ -195,14 +195,14 @@ class Pipeline:
     def _measure_rows(self, number: int, shared: Mapping[str, View]) -> None:
         for shard in self.layout._shards:
             kernel = TransformRowsKernel.of(self.rule, shard.flags, number)
-            count = self._beside[id(shard)].row_count
+            count = self._tables[id(shard)].row_count
             if count:
                 self.layout._run_window(shard, kernel, shared, 0, shard.arena.blocks, count)
 
 
 def _tables_of(shard: Shard, params: Sequence[Parameter]) -> tuple[array[int], array[int]]:
-    """The entries of `block_places` and `row_entries`. Tensors of one dimension or none are one row."""
-    places, entries = array("I"), array("I")
+    """Return `block_entries` and `row_entries` of an arena. A tensor of one dimension or none is one row."""
+    block_entries, entries = array("I"), array("I")
     rows = 0
     for index, size in enumerate(shard.arena.sizes):
         blocks = -(-size // BLOCK)
@@ -211,11 +211,11 @@ def _tables_of(shard: Shard, params: Sequence[Parameter]) -> tuple[array[int], a
         count = shape[0] if len(shape) > 1 and size else 1
         length = max(1, size // count)
         for block in range(blocks):
-            places.extend((block, rows, length))
+            block_entries.extend((block, rows, length))
         if number is not None and size:
             first = shard.arena.firsts[index]
             for row in range(count):
                 entries.extend((number, first + row * length, row * length, length))
             rows += count
-    places.extend([0, 0, 1] * (shard.arena.blocks - len(places) // 3))
-    return places, entries
+    block_entries.extend([0, 0, 1] * (shard.arena.blocks - len(block_entries) // 3))
+    return block_entries, entries

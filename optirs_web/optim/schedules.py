@@ -314,9 +314,9 @@ def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, Any]]) -> Schedule:
         >>> [round(value, 3) for value in sgdr_schedule([cycle, cycle]).values(6)]
         [0.0, 1.0, 0.5, 0.0, 1.0, 0.5]
     """
-    given = list(cosine_kwargs)
-    ends = list(itertools.accumulate(one["decay_steps"] for one in given))
-    return join_schedules([warmup_cosine_decay_schedule(**one) for one in given], ends[:-1])
+    cycles = list(cosine_kwargs)
+    ends = list(itertools.accumulate(cycle["decay_steps"] for cycle in cycles))
+    return join_schedules([warmup_cosine_decay_schedule(**cycle) for cycle in cycles], ends[:-1])
 
 
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
@@ -332,7 +332,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     """
     if len(boundaries) != len(schedules) - 1:
         raise ValueError(f"{len(schedules)} schedules need {len(schedules) - 1} boundaries, not {len(boundaries)}")
-    if any(one.is_noisy for one in schedules):
+    if any(schedule.is_noisy for schedule in schedules):
         raise ValueError("make the joined schedule noisy, not its parts")
     return joined(zip([0, *boundaries], schedules, strict=True))
 

@@ -165,7 +165,7 @@ class Tables:
         Words that schedules have written on the device, or that are copied on the device, are not written.
         """
         if self._pipeline is not None:
-            self._write_if_changed(*self._pipeline.given())
+            self._write_if_changed(*self._pipeline.options())
         self._hyper_rows = [[row[name] for name in self.rule.hyper] for row in rows]
         words = [word for row in self._hyper_rows for word in row]
         content = bytearray(struct.pack(f"<{len(words)}f", *words))

@@ -20,9 +20,9 @@ from ..tensors import Tensor
 
 __all__ = ["is_at", "moved", "tensors_in", "with_tensors"]
 
-_Place = tuple[int, int, Device]  # offset and bytes in the buffer, and where the copy lies
+_Region = tuple[int, int, Device]  # offset and bytes in the buffer, and the device of the copy
 
-_copies: WeakKeyDictionary[Buffer, dict[_Place, View]] = WeakKeyDictionary()
+_copies: WeakKeyDictionary[Buffer, dict[_Region, View]] = WeakKeyDictionary()
 _copied_from: WeakKeyDictionary[Buffer, weakref.ref[Buffer]] = WeakKeyDictionary()
 _written: WeakKeyDictionary[Program, frozenset[Buffer]] = WeakKeyDictionary()
 
@@ -44,28 +44,28 @@ def _changed(change: View | Launch | Copy | Program) -> Iterable[Buffer]:
     if not isinstance(change, Program):
         return [view.buffer for view in change.writes]
     if change not in _written:
-        _written[change] = frozenset(view.buffer for one in change.launches for view in one.writes)
+        _written[change] = frozenset(view.buffer for launch in change.launches for view in launch.writes)
     return _written[change]
 
 
 def is_at(x: Tensor, device: Device) -> bool:
-    """The tensor lies there, or a copy of it does."""
+    """Return whether a tensor, or a copy of it, is on this device."""
     view = x.walk.view
     if view.buffer.device is device:
         return True
-    places = _copies.get(view.buffer)
-    return places is not None and (view.offset, view.nbytes, device) in places
+    copies = _copies.get(view.buffer)
+    return copies is not None and (view.offset, view.nbytes, device) in copies
 
 
 def moved(x: Tensor, device: Device) -> Tensor:
-    """The tensor, or its copy on this device, whose gradient is carried back to where the tensor lies. Waits."""
+    """Return the tensor, or its copy on this device; gradients of the copy are carried back to the tensor. Waits."""
     if x.device is device:
         return x
     copy = _copy_of(x, device)
     if not (x.requires_grad and grad_enabled()):
         return copy
-    # What was handed out before serves again, so that its gradients are added up there and carried back once. It holds
-    # the tensor, so the tensor must not hold it.
+    # An earlier copy is returned again, so that its gradients are added up there and carried back once. The copy refers
+    # to the tensor, so the tensor must not refer to the copy.
     handed_out: dict[Device, weakref.ref[Tensor]] = vars(x).setdefault("_moved", {})
     earlier = handed_out[device]() if device in handed_out else None
     if earlier is not None and earlier._edges and earlier.walk == copy.walk:
@@ -85,49 +85,49 @@ def _copy_of(x: Tensor, device: Device) -> Tensor:
         with suppress(DeviceLimitError):  # all of it, where elements of 16 bits cannot be put together
             x = contiguous(x.detach()) if not x.is_contiguous else Tensor(x.view, x.shape, x.dtype)
             view, start, strides = x.walk
-    there = _copied(view, device)
-    return Tensor(there, x.shape, x.dtype, strides=strides, start=start)
+    copy = _copied(view, device)
+    return Tensor(copy, x.shape, x.dtype, strides=strides, start=start)
 
 
 def _copied(view: View, device: Device) -> View:
-    places = _copies.get(view.buffer)
-    place = (view.offset, view.nbytes, device)
-    if places is not None and place in places and not device.lost:
-        return places[place]
+    copies = _copies.get(view.buffer)
+    region = (view.offset, view.nbytes, device)
+    if copies is not None and region in copies and not device.lost:
+        return copies[region]
     recording = device.recording
     buffer = device.allocate(view.nbytes) if recording is None else device.allocate_zeroed(max(4, view.nbytes))
     if recording is not None:
         recording.keep(buffer)
-    there = View(buffer, 0, view.nbytes)
-    for one in (view.buffer.device, device):
-        one.on_change = _forget
-    places = _copies.setdefault(view.buffer, {})
+    copy = View(buffer, 0, view.nbytes)
+    for owner in (view.buffer.device, device):
+        owner.on_change = _forget
+    copies = _copies.setdefault(view.buffer, {})
     if view.nbytes:
-        device.write(there, view.buffer.device.read(view))
-    if _copies.get(view.buffer) is places:  # no other thread has changed what was read
-        places[place] = there
+        device.write(copy, view.buffer.device.read(view))
+    if _copies.get(view.buffer) is copies:  # no other thread has changed what was read
+        copies[region] = copy
         _copied_from[buffer] = weakref.ref(view.buffer)
-    return there
+    return copy
 
 
 # Arguments of operations.
 
 
 def tensors_in(arguments: Iterable[Any], options: Mapping[str, Any]) -> list[Tensor]:
-    """Those among the arguments, and in lists and tuples among them."""
-    found = []
-    for one in (*arguments, *options.values()) if options else arguments:
-        if isinstance(one, Tensor):
-            found.append(one)
-        elif isinstance(one, (list, tuple)):
-            found += [part for part in one if isinstance(part, Tensor)]
-    return found
+    """Return the tensors among the arguments, and in lists and tuples among them."""
+    tensors = []
+    for argument in (*arguments, *options.values()) if options else arguments:
+        if isinstance(argument, Tensor):
+            tensors.append(argument)
+        elif isinstance(argument, (list, tuple)):
+            tensors += [part for part in argument if isinstance(part, Tensor)]
+    return tensors
 
 
 def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """An argument with its tensors changed."""
+    """Return an argument with each of its tensors changed."""
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(one, Tensor) for one in value):
-        return type(value)(change(one) if isinstance(one, Tensor) else one for one in value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
+        return type(value)(change(item) if isinstance(item, Tensor) else item for item in value)
     return value

@@ -16,83 +16,81 @@ from ..tensors import Parameter
 
 __all__ = ["move", "used_by"]
 
-_KEPT = ("_snapshot", "_snapshot_rates")
+_SNAPSHOTS = ("_snapshot", "_snapshot_rates")
 
 
 def used_by(program: Program) -> list[Recoverable]:
-    """The parameters, buffers and optimizers whose memory a program is bound to, and those that go with them.
+    """Return the parameters, buffers and optimizers whose memory a program is bound to, and those that move with them.
 
-    An optimizer goes with its parameters, all parameters of an optimizer with it, and what lies in one arena together.
+    An optimizer moves with its parameters, these with their optimizer, and the tensors of an arena together.
     """
-    buffers = {buffer for one in program.as_recorded for buffer in _bound(one)}
-    among = [one for one in tracked() if device_under(one) is program.device]
+    buffers = {buffer for command in program.as_recorded for buffer in _bound(command)}
     params: set[int] = set()
-    found: list[Recoverable] = []
-    is_new = True
-    while is_new:
-        is_new = False
-        for one in among:
-            its_params, its_buffers = set(map(id, _params_of(one))), set(_memory(one))
-            if any(one is other for other in found) or (
-                params.isdisjoint(its_params) and buffers.isdisjoint(its_buffers)
-            ):
+    states = [state for state in tracked() if device_under(state) is program.device]
+    used: set[int] = set()
+    has_grown = True
+    while has_grown:
+        has_grown = False
+        for state in states:
+            state_params, state_buffers = set(map(id, _params_of(state))), set(_memory(state))
+            if id(state) in used or (params.isdisjoint(state_params) and buffers.isdisjoint(state_buffers)):
                 continue
-            is_new = True
-            found.append(one)
-            params |= its_params
-            buffers |= its_buffers
-    return [one for one in among if any(one is other for other in found)]
+            has_grown = True
+            used.add(id(state))
+            params |= state_params
+            buffers |= state_buffers
+    return [state for state in states if id(state) in used]
 
 
-def _bound(one: Any) -> Iterator[Buffer]:
-    for view in one.views if isinstance(one, Launch) else (one.source, one.target):
+def _bound(command: Any) -> Iterator[Buffer]:
+    for view in command.views if isinstance(command, Launch) else (command.source, command.target):
         yield view.buffer
 
 
-def _memory(one: Recoverable) -> Iterator[Buffer]:
-    for view in one.recovery_views().values():
+def _memory(state: Recoverable) -> Iterator[Buffer]:
+    for view in state.recovery_views().values():
         yield view.buffer
 
 
-def _params_of(one: Any) -> Iterable[Parameter]:
-    if isinstance(one, Parameter):
-        return [one]
-    groups = getattr(one, "param_groups", None)
+def _params_of(state: Any) -> Iterable[Parameter]:
+    if isinstance(state, Parameter):
+        return [state]
+    groups = getattr(state, "param_groups", None)
     if groups is None:
-        return list(getattr(one, "params", ()))  # an average
+        return list(getattr(state, "params", ()))  # an average
     return [param for group in groups for param in group["params"]]
 
 
-def move(uses: list[Recoverable], target: Device) -> None:
-    """Put them on another device, as after the loss of their own, without gradients. Waits.
+def move(states: list[Recoverable], target: Device) -> None:
+    """Move parameters, buffers and optimizers to another device, without gradients, as after the loss of theirs. Waits.
 
-    If there is no memory for them, they stay where they were. Programs that were bound to them record again; random
-    numbers of compiled steps go on there.
+    If there is no memory for them, they stay on their device. Programs that were bound to them record again; the random
+    numbers of compiled steps continue there.
     """
-    home = device_under(uses[0])
-    before = [{name: vars(one)[name] for name in _KEPT if name in vars(one)} for one in uses]
-    for one in uses:
-        keep = one.keeper()
-        keep(home.read_all(one.recovery_views()))
-    for one in uses:
-        for buffer in _memory(one):
+    home = device_under(states[0])
+    before = [{name: vars(state)[name] for name in _SNAPSHOTS if name in vars(state)} for state in states]
+    for state in states:
+        keep = state.keeper()
+        keep(home.read_all(state.recovery_views()))
+    for state in states:
+        for buffer in _memory(state):
             buffer.retired = True
     try:
-        _revive(uses, target)
-        _go_on_drawing(home, target)
+        _revive(states, target)
+        _continue_random_numbers(home, target)
     except OutOfDeviceMemoryError:
-        _revive(uses, home)
+        _revive(states, home)
     finally:
-        for one, kept in zip(uses, before, strict=True):  # what the user took a snapshot of
-            vars(one).update(kept)
+        for state, snapshot in zip(states, before, strict=True):  # what the user took a snapshot of
+            vars(state).update(snapshot)
 
 
-def _revive(uses: list[Recoverable], device: Device) -> None:
-    for one in uses:
-        one.revive(device)
+def _revive(states: list[Recoverable], device: Device) -> None:
+    for state in states:
+        state.revive(device)
 
 
-def _go_on_drawing(home: Device, target: Device) -> None:
+def _continue_random_numbers(home: Device, target: Device) -> None:
     state = get_rng_state()
     replays = state["replays"]
     if home.name in replays:

@@ -27,7 +27,7 @@ __all__ = ["Policy", "current", "placement"]
 
 PolicyName = Literal["auto", "gpu", "cpu", "minimize_transfers"]
 
-_STAYS = {
+_STAY_WITH_FIRST = {
     "add_into",
     "broadcast_to",
     "chunk",
@@ -39,8 +39,8 @@ _STAYS = {
     "permute",
     "reshape",
 }
-_STAYS |= {"split", "squeeze", "to_device", "transpose", "unsqueeze"}
-"""Operations that run where their first operand lies: most look at its memory in another way, or at a part of it."""
+_STAY_WITH_FIRST |= {"split", "squeeze", "to_device", "transpose", "unsqueeze"}
+"""Operations that run on the device of their first operand: most return a view of its memory."""
 
 
 class Policy(Protocol):
@@ -64,7 +64,7 @@ class Policy(Protocol):
 
 
 class _Forced:
-    """Everything on one device."""
+    """Runs everything on one device."""
 
     def __init__(self, device: Device) -> None:
         self.candidates = (device,)
@@ -83,7 +83,7 @@ class _Forced:
 
 
 class _FewestBytes:
-    """Each operation where most bytes of its operands are."""
+    """Runs each operation on the device that has most bytes of its operands."""
 
     candidates: Sequence[Device] = ()
 
@@ -94,7 +94,7 @@ class _FewestBytes:
         devices = dict.fromkeys(tensor.device for tensor in call.tensors)
         if len(devices) == 1:
             return call.tensors[0].device
-        return max(devices, key=lambda device: sum(one.size for one in call.tensors if is_at(one, device)))
+        return max(devices, key=lambda device: sum(tensor.size for tensor in call.tensors if is_at(tensor, device)))
 
     def prediction(self, call: Call) -> Prediction:
         return Prediction(self.device_for(call), {}, {})
@@ -106,32 +106,31 @@ class _FewestBytes:
 _inner: Mode[Policy | EllipsisType | None] = Mode("placement", ...)
 """Policy of the innermost block of this thread or task; `...` outside of all."""
 
-_outright: list[tuple[ref[placement], Policy | None]] = []
-"""Policies set outside of blocks, for all threads, and by whom: one that is still held may become a block yet."""
+_for_all_threads: list[tuple[ref[placement], Policy | None]] = []
+"""Policies set outside of blocks, for all threads, each with the object that set it, which can become a block."""
 
 _lock = ForkSafeLock()
 """Held while that changes."""
 
-_asks: Mode[bool] = Mode("placement.would_run", False)
-"""Operations are to tell where they would run, and not to run."""
+_only_predicts: Mode[bool] = Mode("placement.would_run", False)
+"""True where operations raise `_AnswerError`, with the device that they would run on, in place of running."""
 
 
 def current() -> Policy | None:
-    """The policy here. Where one of its devices was lost or closed, it is reopened."""
+    """Return the policy of this thread or task. A device of it that was lost or closed is reopened."""
     policy = _inner.get()
     is_inner = not isinstance(policy, EllipsisType)
     if isinstance(policy, EllipsisType):
-        said = _outright[-1:]
-        policy = said[0][1] if said else None
-    if policy is not None and any(one.lost for one in policy.candidates):
-        devices = [device_of(one.info.label) if one.lost else one for one in policy.candidates]
-        again = policy.reopened(devices)
+        policy = _for_all_threads[-1][1] if _for_all_threads else None
+    if policy is not None and any(device.lost for device in policy.candidates):
+        devices = [device_of(device.info.label) if device.lost else device for device in policy.candidates]
+        reopened = policy.reopened(devices)
         if is_inner:
-            _inner.replace(again)
+            _inner.replace(reopened)
         else:
             with _lock:
-                _outright[:] = [(by, again if one is policy else one) for by, one in _outright]
-        return again
+                _for_all_threads[:] = [(by, reopened if set_ is policy else set_) for by, set_ in _for_all_threads]
+        return reopened
     return policy
 
 
@@ -191,26 +190,26 @@ class placement(Block["Policy | EllipsisType | None"]):
         gpu: str | Device | None = None,
         threshold: float = THRESHOLD,
     ) -> None:
-        made = _made(policy, gpu, threshold)
-        super().__init__(_inner, made)
+        chosen = _policy_of(policy, gpu, threshold)
+        super().__init__(_inner, chosen)
         self._replaced = _inner.get()
         self._is_outright = True
         if not isinstance(self._replaced, EllipsisType):
-            _inner.replace(made)
+            _inner.replace(chosen)
             return
         with _lock:
-            settled = [number for number, (by, _) in enumerate(_outright) if by() is None]
-            del _outright[: max(settled, default=0)]  # what is below can come to hold no more
-            _outright.append((ref(self), made))
+            fixed = [number for number, (by, _) in enumerate(_for_all_threads) if by() is None]
+            del _for_all_threads[: max(fixed, default=0)]  # a policy below one that stays cannot return
+            _for_all_threads.append((ref(self), chosen))
 
     def _take_back(self) -> None:
-        """It is a block, and says nothing outside of it."""
+        """Undo the effect outside of a block: the object is used as one."""
         if self._is_outright:
             self._is_outright = False
             if not isinstance(self._replaced, EllipsisType):
                 _inner.replace(self._replaced)
             with _lock:
-                _outright[:] = [(by, one) for by, one in _outright if by() is not self]
+                _for_all_threads[:] = [(by, policy) for by, policy in _for_all_threads if by() is not self]
 
     def __enter__(self) -> Self:
         self._take_back()
@@ -218,7 +217,7 @@ class placement(Block["Policy | EllipsisType | None"]):
         return self
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, called inside such a block."""
+        """Return the function, called inside such a block."""
         self._take_back()
         return Block(self._mode, self._value)(function)
 
@@ -243,8 +242,8 @@ class placement(Block["Policy | EllipsisType | None"]):
             ...     ow.placement.would_run(ow.ops.matmul, x, x).device.name
             'cpu'
         """
-        calls.place = _place
-        with Block(_asks, True):
+        calls.place = _run_where_placed
+        with Block(_only_predicts, True):
             try:
                 operation(*arguments, **options)
             except _AnswerError as answer:
@@ -261,15 +260,15 @@ class _AnswerError(Exception):
         self.prediction = prediction
 
 
-def _made(name: str | None, gpu: str | Device | None, threshold: float) -> Policy | None:
+def _policy_of(name: str | None, gpu: str | Device | None, threshold: float) -> Policy | None:
     if not threshold >= 1:
         raise ValueError(f"the threshold of a placement must be 1 or more, not {threshold!r}")
     if name is None:
         return None
     if name not in get_args(PolicyName):
         raise ValueError(f"a placement must be one of {', '.join(get_args(PolicyName))}, or None, not {name!r}")
-    calls.place = _place
-    Compiled.place = _place_step
+    calls.place = _run_where_placed
+    Compiled.place = _device_of_step
     if name == "minimize_transfers":
         return _FewestBytes()
     if name == "auto":
@@ -279,39 +278,39 @@ def _made(name: str | None, gpu: str | Device | None, threshold: float) -> Polic
 
 
 def _all_devices(gpu: str | Device | None) -> list[Device]:
-    """The processor and the GPU, or the one that there is."""
-    found, reasons = [], []
+    """Return the processor and the GPU, or the only one that exists."""
+    devices, reasons = [], []
     for find in (partial(device_of, "cpu"), partial(_gpu, gpu)):
         try:
-            found.append(find())
+            devices.append(find())
         except DeviceNotAvailableError as error:
             reasons.append(str(error))
-    if not found or (gpu is not None and len(found) == len(reasons) == 1 and found[0].name == "cpu"):
+    if not devices or (gpu is not None and len(devices) == len(reasons) == 1 and devices[0].name == "cpu"):
         raise DeviceNotAvailableError("; ".join(reasons))
-    return found
+    return devices
 
 
-def _gpu(asked: str | Device | None) -> Device:
-    if asked is not None:
-        return device_of(asked)
+def _gpu(requested: str | Device | None) -> Device:
+    if requested is not None:
+        return device_of(requested)
     default = device_of(None)
     if default.name != "cpu":
         return default
-    infos: list[AdapterInfo] = [one for one in adapters() if one.available]
+    infos: list[AdapterInfo] = [info for info in adapters() if info.available]
     if not infos:
         raise DeviceNotAvailableError("there is no GPU here, in hardware or software; optirs_web.devices() says why")
-    return device_of(min(infos, key=lambda one: (one.software, one.reason != "")).label)
+    return device_of(min(infos, key=lambda info: (info.software, info.reason != "")).label)
 
 
-def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+def _run_where_placed(operation: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     policy = current()
-    if policy is None and not _asks.get():
+    if policy is None and not _only_predicts.get():
         return operation(*arguments, **options)
     tensors = tensors_in(arguments, options)
     if not tensors:
         return operation(*arguments, **options)
     call = Call(operation, arguments, options, tensors)
-    if _asks.get():
+    if _only_predicts.get():
         raise _AnswerError(_predicted(policy or _FewestBytes(), call))
     assert policy is not None
     with Block(_inner, None):  # what an operation is made of stays together
@@ -323,7 +322,7 @@ def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: M
 
 
 def _run_on(target: Device | None, call: Call) -> Any:
-    if target is not None and any(one.device is not target for one in call.tensors):
+    if target is not None and any(tensor.device is not target for tensor in call.tensors):
         call = call.with_tensors(partial(_moved, target))
     return call.run()
 
@@ -337,9 +336,9 @@ def _run_elsewhere(policy: Policy, call: Call, device: Device, error: Exception)
         raise error
     policy.cannot_run(call, device)
     result = _run_on(other, call)
-    warn_once(call.operation.__name__, [one.shape for one in call.tensors], error, device, other)
+    warn_once(call.operation.__name__, [value.shape for value in call.tensors], error, device, other)
     if tuple(policy.candidates) == (device,):
-        result = with_tensors(result, lambda one: moved(one, device) if holds(device, one) else one)
+        result = with_tensors(result, lambda value: moved(value, device) if holds(device, value) else value)
     return result
 
 
@@ -352,7 +351,7 @@ def _moved(target: Device, x: Tensor) -> Tensor:
 
 
 def _target(policy: Policy, call: Call) -> Device | None:
-    """Where to run it; None for where it cannot be run otherwise."""
+    """Return the device to run an operation on; None for the one that it runs on by itself."""
     bound, device = _bound_to(call)
     return device if bound else policy.device_for(call)
 
@@ -361,9 +360,9 @@ def _bound_to(call: Call) -> tuple[bool, Device | None]:
     """Return whether the policy has no say, and where the operation runs then; None for where it was called."""
     recorder = Device.recorder()
     if recorder is not None:  # a step runs where its parameters are, which `steps` finds out; constants come along
-        is_elsewhere = any(one._tracked is not None and one.device is not recorder for one in call.tensors)
+        is_elsewhere = any(tensor._tracked is not None and tensor.device is not recorder for tensor in call.tensors)
         return True, None if is_elsewhere else recorder
-    if call.operation.__name__ in _STAYS:
+    if call.operation.__name__ in _STAY_WITH_FIRST:
         return True, call.tensors[0].device
     if walks_back():
         return True, _FewestBytes().device_for(call)  # what ran forward on one device goes back there
@@ -378,6 +377,6 @@ def _predicted(policy: Policy, call: Call) -> Prediction:
         return policy.prediction(call)
 
 
-def _place_step(step: Compiled, prepared: list[Any]) -> Device | None:
+def _device_of_step(step: Compiled, prepared: list[Any]) -> Device | None:
     policy = current()
     return None if policy is None else place_step(step, prepared, policy.candidates, _other)

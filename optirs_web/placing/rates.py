@@ -62,7 +62,7 @@ class Rates(NamedTuple):
 
 
 def at(curve: Curve, amount: float) -> float:
-    """The seconds for an amount: between those measured, by the line through the logarithms; beyond, proportional.
+    """Return the seconds for an amount: interpolated linearly in the logarithms; beyond the curve, proportional.
 
     Example:
         >>> from optirs_web.placing.rates import at
@@ -71,10 +71,10 @@ def at(curve: Curve, amount: float) -> float:
     """
     if amount <= curve[0][0]:
         return curve[0][1]
-    for (less, its), (more, seconds) in pairwise(curve):
-        if amount <= more:
-            share = math.log(amount / less) / math.log(more / less)
-            return its * math.exp(share * math.log(seconds / its))
+    for (lower_amount, lower), (upper_amount, upper) in pairwise(curve):
+        if amount <= upper_amount:
+            share = math.log(amount / lower_amount) / math.log(upper_amount / lower_amount)
+            return lower * math.exp(share * math.log(upper / lower))
     return curve[-1][1] * amount / curve[-1][0]
 
 
@@ -83,15 +83,17 @@ def at(curve: Curve, amount: float) -> float:
 
 def seconds_for(launches: Sequence[Recorded], rates: Rates) -> float:
     """Return about what these launches take together, each with the host's share of an operation."""
-    return sum(_seconds(one, rates) for one in launches)
+    return sum(_seconds(launch, rates) for launch in launches)
 
 
-def _seconds(one: Recorded, rates: Rates) -> float:
-    if not isinstance(one, Launch):
-        return at(rates.light, one.source.nbytes / 4)
-    costs = costs_of(Work(one.kernel, tuple(view.nbytes for view in one.views), one.kernel.pack(one.parameters)))
+def _seconds(launch: Recorded, rates: Rates) -> float:
+    if not isinstance(launch, Launch):
+        return at(rates.light, launch.source.nbytes / 4)
+    costs = costs_of(
+        Work(launch.kernel, tuple(view.nbytes for view in launch.views), launch.kernel.pack(launch.parameters))
+    )
     operations = costs.operations or 0
-    if isinstance(one.kernel, ElementwiseKernel):
+    if isinstance(launch.kernel, ElementwiseKernel):
         elements = max(1, costs.bytes_written / 4)
         light, heavy = at(rates.light, elements), at(rates.heavy, elements)
         return max(light, light + (heavy - light) * (operations / elements - 1) / (_operations_of_heavy() - 1))
@@ -112,7 +114,9 @@ def _operations_of_heavy() -> int:
 def measure(devices: Sequence[Device]) -> list[Rates]:
     """Measure the rates of these devices now, in turn: about a second for each, with some 30 MB."""
     with no_grad():
-        light, heavy, reduction = (_curves(devices, _ELEMENTS, float, one, 1) for one in (_double, exp, sum_of))
+        light, heavy, reduction = (
+            _curves(devices, _ELEMENTS, float, operation, 1) for operation in (_double, exp, sum_of)
+        )
         product = _curves(devices, _ROWS, lambda rows: 2.0 * rows**3, _square, 2)
     up, down = zip(*map(_transfers, devices), strict=True)
     return list(map(Rates, light, heavy, reduction, product, up, down))

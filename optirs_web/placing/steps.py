@@ -75,7 +75,7 @@ class _Placed:
         return device_under(used[0]) if used else self._home
 
     def _go(self, target: Device) -> Device:
-        """Move there, if nothing stands against it; return where the step is then."""
+        """Move the step to a device if it may move; return the device that it is on then."""
         used = self._in_use
         if not used:
             return target
@@ -118,18 +118,18 @@ def place_step(
     Args:
         step: the step; it is recorded to see what it uses.
         prepared: the arguments of the call, as `compiled.prepare` gives them.
-        candidates: the devices to choose from; none for the one where it lies.
+        candidates: the devices to choose from; none for the one that stores what it uses.
         other: the device that takes the place of one whose limits do not allow the step.
     """
-    instead: dict[Device, Device] = vars(step).setdefault("_instead", {})
-    if step._guard is not None:  # its snapshots are of where it lies
+    substitutes: dict[Device, Device] = vars(step).setdefault("_instead", {})
+    if step._guard is not None:  # its snapshots are of this device
         candidates = ()
-    elif instead:
-        candidates = tuple(dict.fromkeys(instead.get(one, one) for one in candidates or instead))
+    elif substitutes:
+        candidates = tuple(dict.fromkeys(substitutes.get(device, device) for device in candidates or substitutes))
     placed: _Placed | None = vars(step).get("_placed")
     if placed is None:
         program = _recorded(step, prepared, candidates)
-        placed = _Placed(step, program.device, [ref(one) for one in used_by(program)], candidates)
+        placed = _Placed(step, program.device, [ref(state) for state in used_by(program)], candidates)
     elif placed.candidates != tuple(candidates):
         placed = _Placed(step, placed.device(), placed.uses, candidates)
     vars(step)["_placed"] = placed
@@ -138,32 +138,33 @@ def place_step(
     try:
         step.recorded_on(device, prepared)
     except DeviceLimitError as error:
-        target = other(device) if step._guard is None and device not in instead else None
+        target = other(device) if step._guard is None and device not in substitutes else None
         if target is None:
             raise
-        instead[device] = target
+        substitutes[device] = target
         name = getattr(step, "__name__", "a compiled step")
-        warn_once(name, [one.shape for one in prepared if hasattr(one, "shape")], error, device, target)
+        warn_once(name, [argument.shape for argument in prepared if hasattr(argument, "shape")], error, device, target)
         return place_step(step, prepared, (target,), other)
     return device
 
 
 def _has_gradients_to_add_to(step: Compiled) -> bool:
-    return any(found.is_read and found.leaf._grad is not None for one in step._recorded for found, _ in one.grads)
+    grads = (grad for recording in step._recorded for grad, _ in recording.grads)
+    return any(grad.is_read and grad.leaf._grad is not None for grad in grads)
 
 
 def _recorded(step: Compiled, prepared: list[Any], candidates: Sequence[Device]) -> Program:
-    """A recording of the step, on the device where what it uses lies: the first one that allows it."""
-    given = [one.device for one in prepared if isinstance(one, Tensor)]
-    first: Exception | None = None
+    """Return a recording of the step on the first device that allows it: the one that stores what it uses."""
+    argument_devices = [argument.device for argument in prepared if isinstance(argument, Tensor)]
+    first_error: Exception | None = None
     step._recorded.clear()  # what they were bound to may have moved
-    for device in dict.fromkeys([*given, device_of(None), *candidates, *opened()]):
+    for device in dict.fromkeys([*argument_devices, device_of(None), *candidates, *opened()]):
         try:
             try:
                 return step.recorded_on(device, prepared).program
             except DeviceLimitError:
                 return step.what_it_binds(device, prepared)
         except (ShapeError, UnsupportedError) as error:
-            first = first or error
-    assert first is not None
-    raise first
+            first_error = first_error or error
+    assert first_error is not None
+    raise first_error

@@ -44,7 +44,7 @@ class Profile:
     """The context manager of `profile`. Its figures can be read once the block has ended."""
 
     def __init__(self, device: str | Device | None) -> None:
-        self._asked = device
+        self._requested = device
         self._watched: list[_Watched] = []
         self._marks: list[float] = []
         self._begin = 0.0
@@ -54,8 +54,8 @@ class Profile:
     # From the beginning to the end.
 
     def __enter__(self) -> Profile:
-        devices = opened() if self._asked is None else []
-        devices = devices or [device_of(self._asked)]
+        devices = opened() if self._requested is None else []
+        devices = devices or [device_of(self._requested)]
         if not all(device.can_wait for device in devices):
             raise UnsupportedError(
                 "a profile waits for what the device has measured, which needs JavaScript Promise Integration. Here "
@@ -64,8 +64,8 @@ class Profile:
         return self._start(devices)
 
     async def __aenter__(self) -> Profile:
-        devices = opened() if self._asked is None else []
-        devices = devices or [await device_async(self._asked)]
+        devices = opened() if self._requested is None else []
+        devices = devices or [await device_async(self._requested)]
         for device in devices:
             await device.synchronize_async()
         return self._start(devices)

@@ -99,8 +99,8 @@ class Arena:
         table = array("I")
         for index, size in enumerate(self.sizes):
             number = numbers.get(index, absent)
-            whole, rest = divmod(size, BLOCK)
-            table.extend([number, BLOCK] * whole + [number, rest] * (rest > 0))
+            whole, remainder = divmod(size, BLOCK)
+            table.extend([number, BLOCK] * whole + [number, remainder] * (remainder > 0))
         table.extend([absent, 0] * (self.blocks - len(table) // 2))
         return table
 

@@ -236,20 +236,20 @@ class Device(DeviceMemory):
             source = between
         self._enqueue(Copy(source, target))
 
-    def _enqueue(self, one: Recorded) -> None:
+    def _enqueue(self, launch: Recorded) -> None:
         program = recorded_here()
         if program is not None:
             if program.device is not self:
                 raise self._not_recorded(program)
-            program.add(one)
+            program.add(launch)
             return
         with self.lock:
             if self._closed:
                 self._check_open()
             if self.on_change is not None:
-                self.on_change(one)
-            command = self._bound(one)
-            is_dispatch = isinstance(one, Launch)
+                self.on_change(launch)
+            command = self._bound(launch)
+            is_dispatch = isinstance(launch, Launch)
             self.stats.dispatches += is_dispatch
             self.stats.copies += not is_dispatch
             if self._held is not None:
@@ -285,17 +285,17 @@ class Device(DeviceMemory):
         self._held = None
         self._is_recorded = self.recording is not None
 
-    def _bound(self, one: Recorded) -> Command:
+    def _bound(self, launch: Recorded) -> Command:
         """The backend's command for it."""
-        if isinstance(one, Copy):
-            source, target = one.source, one.target
+        if isinstance(launch, Copy):
+            source, target = launch.source, launch.target
             from_ = source.buffer.handle, source.offset, source.nbytes
             return self._backend.copy(from_, (target.buffer.handle, target.offset, target.nbytes))
         if self._backend.tuned is not None:
-            one = self._backend.tuned(one)
-        kernel, grid = one.kernel, one.grid
-        views: list[BoundBuffer] = [(view.buffer.handle, view.offset, view.nbytes) for view in one.views]
-        block = kernel.pack(one.parameters)
+            launch = self._backend.tuned(launch)
+        kernel, grid = launch.kernel, launch.grid
+        views: list[BoundBuffer] = [(view.buffer.handle, view.offset, view.nbytes) for view in launch.views]
+        block = kernel.pack(launch.parameters)
         return self._with_room(len(block), lambda: self._backend.bind(kernel, views, block, grid))
 
     def all_or_nothing(self, enqueue: Callable[[], None]) -> None:
@@ -411,10 +411,10 @@ class Device(DeviceMemory):
         """Bind the launches of a program, perhaps again: to the kernels that have been tuned since."""
         with self.lock:
             if self._backend.tuned is None:
-                for one in program.launches:
-                    if isinstance(one, Launch):
-                        self._backend.expect(one.kernel)
-            program.recorded = self._backend.record([self._bound(one) for one in program.launches])
+                for launch in program.launches:
+                    if isinstance(launch, Launch):
+                        self._backend.expect(launch.kernel)
+            program.recorded = self._backend.record([self._bound(launch) for launch in program.launches])
 
     def replay(self, program: Program) -> None:
         """Enqueue a recorded program. What is enqueued next, until the next `flush`, shares its submit.

@@ -18,11 +18,11 @@ def drive(work: Generator[Any, Any, _Result], answer: Callable[[Any], Any]) -> _
     sent: Any = None
     while True:
         try:
-            asked = work.send(sent)
+            request = work.send(sent)
         except StopIteration as done:
             result: _Result = done.value
             return result
-        sent = answer(asked)
+        sent = answer(request)
 
 
 async def drive_async(work: Generator[Any, Any, _Result], answer: Callable[[Any], Awaitable[Any]]) -> _Result:
@@ -30,8 +30,8 @@ async def drive_async(work: Generator[Any, Any, _Result], answer: Callable[[Any]
     sent: Any = None
     while True:
         try:
-            asked = work.send(sent)
+            request = work.send(sent)
         except StopIteration as done:
             result: _Result = done.value
             return result
-        sent = await answer(asked)
+        sent = await answer(request)

@@ -42,10 +42,10 @@ def independent(
         spoiled: memory without the content that it should have. It may grow meanwhile.
         touched: what a command needs and writes.
     """
-    for one in commands:
-        needs, writes = touched(one)
+    for command in commands:
+        needs, writes = touched(command)
         if spoiled.isdisjoint(needs):
-            yield one
+            yield command
         else:
             spoiled.update(writes)
 
@@ -123,7 +123,7 @@ _ALL = "Work submitted with it did not run"
 def _is_wrong(kernel: Kernel, buffers: Sequence[BoundBuffer], is_there: Callable[[Handle], bool]) -> bool:
     handles = [handle for handle, _, _ in buffers]
     written = [handle for binding, handle in zip(kernel.bindings, handles, strict=True) if binding.writes]
-    return not all(map(is_there, handles)) or any(handles.count(one) > 1 for one in written)
+    return not all(map(is_there, handles)) or any(handles.count(handle) > 1 for handle in written)
 
 
 def _name(work: Work | None) -> str:
@@ -139,11 +139,11 @@ def _error(
         from .choosing.health import note_failure
 
         note_failure(backend)
-    what = "an operation" if operation is None else f"the operation '{operation}'"
+    subject = "an operation" if operation is None else f"the operation '{operation}'"
     where = "" if step is None else f" (step {step[0]} of {step[1]} of a recorded program)"
     cause = _cause(why)
     return LaunchError(
-        f"{what}{where} failed on device '{backend.info.label}': {cause}{entails and f'. {entails}'}",
+        f"{subject}{where} failed on device '{backend.info.label}': {cause}{entails and f'. {entails}'}",
         operation=operation,
         step=None if step is None else step[0],
     )

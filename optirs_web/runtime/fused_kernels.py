@@ -61,8 +61,12 @@ class FusedMapKernel(GeneratedKernel):
     def bindings(self) -> tuple[Binding, ...]:
         """The tensors, then the outputs."""
         fused = self.fused
-        reads = [Binding(f"x{one}_values", f"array<{type_}>", False) for one, type_ in enumerate(fused.tensor_types)]
-        writes = [Binding(f"y{one}_values", f"array<{type_}>", True) for one, type_ in enumerate(fused.output_types)]
+        reads = [
+            Binding(f"x{number}_values", f"array<{type_}>", False) for number, type_ in enumerate(fused.tensor_types)
+        ]
+        writes = [
+            Binding(f"y{number}_values", f"array<{type_}>", True) for number, type_ in enumerate(fused.output_types)
+        ]
         return (*reads, *writes)
 
 
@@ -80,7 +84,7 @@ class FusedKernel(Kernel):
         self.hook = hook
         self.fused = fused
         titles = (base.name, titled(fused)) if hook.function == "stored" else (titled(fused), base.name)
-        self.name = "+".join(one for one in titles if one)
+        self.name = "+".join(title for title in titles if title)
         self.stays_in_bounds = base.stays_in_bounds
         self.overwrites = base.overwrites and not any(
             kind == "old" for step in fused.steps for kind, _ in step.arguments

@@ -21,8 +21,8 @@ class Uninterrupted:
 
     def __enter__(self) -> None:
         self._kept: list[tuple[Any, ...]] = []
-        is_told = threading.get_ident() == threading.main_thread().ident
-        self._handler = _in_c.getsignal(_SIGINT) if is_told else None
+        is_main = threading.get_ident() == threading.main_thread().ident
+        self._handler = _in_c.getsignal(_SIGINT) if is_main else None
         if callable(self._handler):
             _in_c.signal(_SIGINT, self._keep)
 

@@ -68,23 +68,25 @@ class Kernel(ABC):
 
     @cached_property
     def _globals(self) -> list[syntax.GlobalVariable]:
-        return [one for one in self.module.declarations if isinstance(one, syntax.GlobalVariable)]
+        return [
+            declaration for declaration in self.module.declarations if isinstance(declaration, syntax.GlobalVariable)
+        ]
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
         """The storage bindings, numbered from 0 in group 0; a uniform binding follows them."""
         return tuple(
-            Binding(one.name, str(one.type), one.access == "read_write")
-            for one in self._globals
-            if one.space == "storage"
+            Binding(variable.name, str(variable.type), variable.access == "read_write")
+            for variable in self._globals
+            if variable.space == "storage"
         )
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Name and WGSL type of each parameter."""
-        for one in self._globals:
-            if one.space == "uniform" and isinstance(one.type, types.Struct):
-                return tuple((member.name, str(member.type)) for member in one.type.members)
+        for variable in self._globals:
+            if variable.space == "uniform" and isinstance(variable.type, types.Struct):
+                return tuple((member.name, str(member.type)) for member in variable.type.members)
         return ()
 
     @cached_property
@@ -193,22 +195,22 @@ class ElementwiseKernel(GeneratedKernel):
     @cached_property
     def _operands(self) -> list[syntax.Parameter]:
         declared = shell.function_of(self.map_module, self.name).parameters
-        return [one for one in declared if one.name != "index"]
+        return [parameter for parameter in declared if parameter.name != "index"]
 
     @cached_property
     def operand_types(self) -> tuple[str, ...]:
         """The WGSL type of each operand."""
-        return tuple(str(one.type) for one in self._operands)
+        return tuple(str(parameter.type) for parameter in self._operands)
 
     @cached_property
     def operand_names(self) -> tuple[str, ...]:
         """The name of each operand."""
-        return tuple(one.name for one in self._operands)
+        return tuple(parameter.name for parameter in self._operands)
 
     @cached_property
     def uses_index(self) -> bool:
         """The function depends on the element's index; a parameter `first` is added to that where it has one."""
-        return any(one.name == "index" for one in shell.function_of(self.map_module, self.name).parameters)
+        return any(parameter.name == "index" for parameter in shell.function_of(self.map_module, self.name).parameters)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:

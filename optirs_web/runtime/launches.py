@@ -56,11 +56,11 @@ class Copy:
 Recorded = Launch | Copy
 
 
-def overlaps(one: View, others: Sequence[View]) -> bool:
+def overlaps(view: View, others: Sequence[View]) -> bool:
     """A byte of the view belongs to one of the others too."""
     return any(
-        one.buffer is other.buffer
-        and one.offset < other.offset + other.nbytes
-        and other.offset < one.offset + one.nbytes
+        view.buffer is other.buffer
+        and view.offset < other.offset + other.nbytes
+        and other.offset < view.offset + view.nbytes
         for other in others
     )

@@ -104,7 +104,7 @@ def rounds(
             own = times[name]
             if number == 0:
                 least = yield from _warm_up(name, plan)
-                best = min((one.median for one in times.values() if one), default=float("inf"))
+                best = min((spread.median for spread in times.values() if spread), default=float("inf"))
                 if least > max(plan.long, plan.hopeless * best):
                     own.append(least)
                     continue
@@ -144,7 +144,9 @@ def timed(
     plan: Plan = Plan(),  # noqa: B008
 ) -> dict[_Name, Times]:
     """Measure calls of the host: by name, what is called, and what waits for it after the last of several calls."""
-    return drive(rounds(list(calls), plan), lambda asked: seconds(calls[asked[0]][0], asked[1], calls[asked[0]][1]))
+    return drive(
+        rounds(list(calls), plan), lambda request: seconds(calls[request[0]][0], request[1], calls[request[0]][1])
+    )
 
 
 def seconds(call: Callable[[], object], repeats: int, wait: Callable[[], object] | None = None) -> float:

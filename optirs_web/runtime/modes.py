@@ -145,7 +145,7 @@ class Block(Generic[_T]):
 
             @wraps(function)
             def generate(*arguments: Any, **options: Any) -> Any:
-                return (yield from _each_within(self._again(), function(*arguments, **options)))
+                return (yield from _items_within(self._again(), function(*arguments, **options)))
 
             return generate
 
@@ -157,17 +157,17 @@ class Block(Generic[_T]):
         return call
 
 
-def _each_within(block: Block[Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def _items_within(block: Block[Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """Run a generator in the block, which is left whenever it yields."""
-    go_on: Callable[..., Any] = generator.send
-    given: Any = None
+    advance: Callable[..., Any] = generator.send
+    sent: Any = None
     while True:
         try:
             with block:
-                item = go_on(given)
+                item = advance(sent)
         except StopIteration as end:
             return end.value
         try:
-            go_on, given = generator.send, (yield item)
+            advance, sent = generator.send, (yield item)
         except BaseException as error:  # GeneratorExit too: the generator's own cleaning up runs in the block
-            go_on, given = generator.throw, error
+            advance, sent = generator.throw, error

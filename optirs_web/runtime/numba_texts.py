@@ -14,7 +14,7 @@ from .transform_kernels import TransformMeasureKernel, TransformSettleKernel
 
 __all__ = ["fused_of", "numba_loops"]
 
-_GIVEN = {"param", "grad", "state", "h", "s"}
+_ELEMENTWISE_PARAMETERS = {"param", "grad", "state", "h", "s"}
 """What the loops give to functions of each element."""
 
 
@@ -52,9 +52,11 @@ def _is_plain(kernel: RuleKernel) -> bool:
     module = kernel.map_module
     if kernel.rule.gathers or not numba_shell.has_loops(kernel.slots):
         return False
-    asked = {one.name for one in shell.function_of(module, kernel.part).parameters}
-    is_transformed = "grad" in asked and kernel.rule.stages
-    return asked <= _GIVEN and (not is_transformed or numba_shell.sees_elements_alone(module, "transform_gradient"))
+    names = {parameter.name for parameter in shell.function_of(module, kernel.part).parameters}
+    is_transformed = "grad" in names and kernel.rule.stages
+    return names <= _ELEMENTWISE_PARAMETERS and (
+        not is_transformed or numba_shell.sees_elements_alone(module, "transform_gradient")
+    )
 
 
 @cache
@@ -87,13 +89,13 @@ def fused_of(kernel: ElementwiseKernel | FusedMapKernel | FusedKernel) -> Fused:
 
 
 def _with_value(fused: Fused) -> Fused:
-    def given(one: Argument) -> Argument:
-        return ("tensor", len(fused.tensor_types)) if one[0] == "value" else one
+    def without_value(argument: Argument) -> Argument:
+        return ("tensor", len(fused.tensor_types)) if argument[0] == "value" else argument
 
-    steps = tuple(step._replace(arguments=tuple(map(given, step.arguments))) for step in fused.steps)
+    steps = tuple(step._replace(arguments=tuple(map(without_value, step.arguments))) for step in fused.steps)
     return fused._replace(
         steps=steps,
         tensor_types=(*fused.tensor_types, "f32"),
         flat=(*fused.flat, True),
-        outputs=tuple(map(given, fused.outputs)),
+        outputs=tuple(map(without_value, fused.outputs)),
     )

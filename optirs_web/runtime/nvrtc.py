@@ -85,6 +85,6 @@ def _value(answer: tuple[Any, ...]) -> Any:
 
 def _bytes(size: Any, fill: Any, program: Any) -> bytes:
     """Return the bytes that `fill` writes for a program; `size` says how many they are."""
-    found = bytearray(_value(size(program)))  # which the other writes into
-    fill(program, found)
-    return bytes(found)
+    content = bytearray(_value(size(program)))  # which the other writes into
+    fill(program, content)
+    return bytes(content)

@@ -29,14 +29,14 @@ class PackedKernel(Kernel):
         """Use `packed`, which makes each kernel once."""
         self.base = base
         self.kinds = kinds
-        self.name = f"{base.name}_{'_'.join(dict.fromkeys(one for one in kinds if one))}"
+        self.name = f"{base.name}_{'_'.join(dict.fromkeys(kind for kind in kinds if kind))}"
         self.overwrites = base.overwrites
         self.stays_in_bounds = base.stays_in_bounds
 
     @cached_property
     def module(self) -> syntax.Module:
         """The complete module."""
-        names = (one.name for one in self.base.bindings)
+        names = (binding.name for binding in self.base.bindings)
         kinds = {name: kind for name, kind in zip(names, self.kinds, strict=True) if kind}
         return repacked(parse(self.base.wgsl("tint"), f"<packed {self.base.name}>"), kinds)
 
@@ -49,7 +49,7 @@ class PackedKernel(Kernel):
     def bindings(self) -> tuple[Binding, ...]:
         """Those of the base, of f16 or of words."""
         pairs = zip(self.base.bindings, self.kinds, strict=True)
-        return tuple(one._replace(type=_TYPES[kind] or one.type) for one, kind in pairs)
+        return tuple(binding._replace(type=_TYPES[kind] or binding.type) for binding, kind in pairs)
 
 
 @cache

@@ -400,7 +400,7 @@ def staging_of(inner: int, inner_stride: int, across: int, across_stride: int, s
     def is_regular(length: int, stride: int, others: int, other_stride: int) -> bool:
         return stride == 1 and length > 0 and length % 4 == 0 and (other_stride % 4 == 0 or others == 1)
 
-    if any(one % 4 for one in starts):
+    if any(start % 4 for start in starts):
         return Staging.BY_ELEMENTS
     if is_regular(inner, inner_stride, across, across_stride):
         return Staging.BY_DEPTH

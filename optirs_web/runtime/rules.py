@@ -52,13 +52,13 @@ class Stage:
 
     Attributes:
         name: the file in ``shaders/transforms``.
-        given: the members of its struct that the host sets.
+        options: the members of its struct that the host sets.
         over: what it measures: "all" tensors, each "tensor", each "row", or nothing.
         masked: it applies to some tensors only.
     """
 
     name: str
-    given: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     over: str = ""
     masked: bool = False
 

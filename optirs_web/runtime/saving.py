@@ -112,13 +112,13 @@ def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:
         expression = node.map or node.after
         if expression is None:
             continue
-        for place, output in enumerate(expression.outputs):
+        for position, output in enumerate(expression.outputs):
             number = _replaceable(nodes, at, node, expression, output)
             if number is None:
                 continue
             over = expression.tensors[number].view.buffer
             names[output.view.buffer] = names.get(over, over)
-            expression = with_value(expression, number, ("old", place))
+            expression = with_value(expression, number, ("old", position))
         if expression is not (node.map or node.after):
             nodes.replace(at, _changed_to(expression))
     return names

@@ -32,10 +32,10 @@ class Stats:
     pipelines: int = 0
 
     def __sub__(self, earlier: Stats) -> Stats:
-        return Stats(*(getattr(self, one.name) - getattr(earlier, one.name) for one in fields(self)))
+        return Stats(*(getattr(self, field.name) - getattr(earlier, field.name) for field in fields(self)))
 
     def __add__(self, other: Stats) -> Stats:
-        return Stats(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+        return Stats(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def copy(self) -> Stats:
         """A snapshot that no longer moves."""

@@ -58,17 +58,17 @@ class TuningReport(TextTable):
     def __init__(self, works: list[Work], why_not: str = "") -> None:
         """A table of these; or of nothing, for a reason."""
         self.works = works
-        searched = [one for one in works if one.seconds]
-        tuned = sum(one.chosen != one.default for one in searched)
+        searched = [work for work in works if work.seconds]
+        tuned = sum(work.chosen != work.default for work in searched)
         title = f"{len(works)} kernels and shapes: {len(searched)} searched, {tuned} tuned"
-        numbers = dict.fromkeys(f"{one.kernel}: {' x '.join(one.numbers)}" for one in works)
-        super().__init__(why_not or title, [_row(one) for one in works], list(numbers))
+        numbers = dict.fromkeys(f"{work.kernel}: {' x '.join(work.numbers)}" for work in works)
+        super().__init__(why_not or title, [_row(work) for work in works], list(numbers))
 
 
 def _row(work: Work) -> tuple[str, ...]:
-    text = {one: TUNABLE[work.kernel].text(one) for one in (*work.seconds, work.default, work.chosen)}
-    times = {one: seconds_text(value) for one, value in work.seconds.items()}
+    text = {choice: TUNABLE[work.kernel].text(choice) for choice in (*work.seconds, work.default, work.chosen)}
+    times = {choice: seconds_text(value) for choice, value in work.seconds.items()}
     timed: Any = (times.get(work.default, ""), text[work.chosen], times.get(work.chosen, ""))
     gain = f"{work.gain:.2f}" if work.seconds else ""
-    others = ", ".join(f"{text[one]} {time}" for one, time in times.items()) or work.note
+    others = ", ".join(f"{text[choice]} {time}" for choice, time in times.items()) or work.note
     return work.kernel, work.device, work.shape_class, text[work.default], *timed, gain, others

@@ -22,8 +22,8 @@ from ..runtime.registry import device as device_of, device_async, opened
 from ..runtime.tuner.candidates import Choice
 from ..runtime.tuner.choices import Choices, Work as Key
 from ..runtime.tuner.records import Record, figure_of
-from ..runtime.tuner.search import ONE_LOOK, best_of, search
-from ..runtime.tuner.switch import asked, set_asked, subject_of
+from ..runtime.tuner.search import SINGLE_SAMPLE, best_of, search
+from ..runtime.tuner.switch import requested, set_requested, subject_of
 from .report import TuningReport, Work
 
 __all__ = ["tune", "tune_async", "tuning", "tuning_async"]
@@ -121,7 +121,7 @@ def tuning(enabled: bool = True) -> None:
     for target in devices:
         if enabled and not target.can_wait:
             raise UnsupportedError("tuning() waits for the browser; here use: await optirs_web.tuning_async()")
-    set_asked(enabled)
+    set_requested(enabled)
     for target in devices:
         _backend(target).tuned = None
         if enabled:
@@ -131,7 +131,7 @@ def tuning(enabled: bool = True) -> None:
 
 async def tuning_async(enabled: bool = True) -> None:
     """The awaitable twin of `tuning`."""
-    set_asked(enabled)
+    set_requested(enabled)
     for target in opened():
         if target.capabilities.max_invocations:
             _backend(target).tuned = None
@@ -148,7 +148,7 @@ def _devices(device: str | Device | None) -> list[Device]:
 
 
 def _tunable(devices: Sequence[Device]) -> list[Device]:
-    return [target for target in devices if target.capabilities.max_invocations and asked() is not False]
+    return [target for target in devices if target.capabilities.max_invocations and requested() is not False]
 
 
 def _check_not_recording() -> None:
@@ -256,7 +256,7 @@ def _searches(device: Device, again: bool) -> _Searches:
     for key, (launch, count) in seen.items():
         try:
             default = key[0].default(launch)
-            shares[key] = count * (yield from search(device, launch, key[0], [default], ONE_LOOK))[default].median
+            shares[key] = count * (yield from search(device, launch, key[0], [default], SINGLE_SAMPLE))[default].median
         except OutOfDeviceMemoryError as error:
             notes[key] = notes[key] or f"not searched: {error}"
     works = []
@@ -281,18 +281,18 @@ def _work(device: Device, choices: Choices, key: Key, launch: Launch, seconds: d
     return Work(tunable.name, device.name, shape_class, tunable.numbers, default, chosen, seconds, note)
 
 
-def _answer(device: Device, asked_for: Any) -> Any:
+def _answer(device: Device, request: Any) -> Any:
     """Answer a request of a search: save a record, or return the times that a ticket measured."""
-    if isinstance(asked_for, _Save):
-        return _finished(_save_async(device, asked_for))
-    return device.backend.times(asked_for)
+    if isinstance(request, _Save):
+        return _finished(_save_async(device, request))
+    return device.backend.times(request)
 
 
-async def _answer_async(device: Device, asked_for: Any) -> Any:
+async def _answer_async(device: Device, request: Any) -> Any:
     """The awaitable twin of `_answer`."""
-    if isinstance(asked_for, _Save):
-        return await _save_async(device, asked_for)
-    return await device.backend.times_async(asked_for)
+    if isinstance(request, _Save):
+        return await _save_async(device, request)
+    return await device.backend.times_async(request)
 
 
 async def _save_async(device: Device, choice: _Save) -> None:
@@ -304,5 +304,5 @@ async def _save_async(device: Device, choice: _Save) -> None:
 
 
 def _report(devices: Sequence[Device], works: list[Work]) -> TuningReport:
-    why_not = "" if devices else _OFF if asked() is False else _NOTHING
+    why_not = "" if devices else _OFF if requested() is False else _NOTHING
     return TuningReport(works, why_not)

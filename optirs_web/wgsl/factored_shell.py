@@ -117,7 +117,7 @@ def _gradient(module: syntax.Module) -> str:
         "t": "its.t",
         "on": "its.on",
     }
-    block = f"block_places[at / {BLOCK}u]"
+    block = f"block_entries[at / {BLOCK}u]"
     arguments = [
         values.get(name, f"rows{name.removeprefix('row')}[{block}.first_row + index / {block}.row_size]")
         for name in transform_lookup.parameters_of(module, "transform_gradient")

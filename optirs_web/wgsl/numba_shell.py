@@ -96,13 +96,13 @@ class Loops(NamedTuple):
 
     Attributes:
         text: Python.
-        given: the parameters after `parts`, which are names of bindings: arrays of one dimension, except tables, which
+        parameters: those after `parts`, which are names of bindings: arrays of one dimension, except tables, which
             have a row for each entry. The table `tensor_scalars` is passed twice, as `words` (u32) and as `floats`; so
-            is `transforms`, as `given_words` and as `given_floats`.
+            is `transforms`, as `transform_words` and as `transform_floats`.
     """
 
     text: str
-    given: tuple[str, ...]
+    parameters: tuple[str, ...]
 
 
 def has_loops(slots: Mapping[str, str]) -> bool:
@@ -168,11 +168,11 @@ def measure_transform(module: syntax.Module, number: int, is_first: bool, width:
     lines = [f"measured = {_call(module, function, _transform_arguments())}"]
     load, more = _load_transforms(module, width), []
     if is_first:  # `advance` runs later, and computes the same structs
-        more = ["tensors", "given_words", "given_floats"]
+        more = ["tensors", "transform_words", "transform_floats"]
         scale = "np.float32(1)"
         if transform_lookup.scales(module):
             more, scale = [*more, "scaler"], "scaler[0]"
-        transforms = _transforms(module, "given_words[{0}]", "given_floats[{0}]", 0)
+        transforms = _transforms(module, "transform_words[{0}]", "transform_floats[{0}]", 0)
         load[0] = "on = tensors[tensor, 1]"
         load.append(f"t = begin_transforms(t, {transforms}, {scale}, np.float32(on & np.uint32(1)))")
     condition = f"({load[0].removeprefix('on = ')} & 1) != 0"

@@ -42,7 +42,7 @@ class Stage(Protocol):
         """The name of its file and function."""
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def options(self) -> tuple[str, ...]:
         """The members of its struct that the host sets."""
 
     @property
@@ -129,7 +129,7 @@ _IS_LIVE = "(on & 1u) != 0u"
 def glue(stages: Sequence[Stage], modules: Mapping[str, syntax.Module]) -> syntax.Module:
     """Return a module with the functions that join these transforms.
 
-        begin_transforms(t, given, scale, live) -> Transforms       once per tensor, at each call
+        begin_transforms(t, options, scale, live) -> Transforms       once per tensor, at each call
         activity(t, on, rest) -> u32                                1 if this call is its step, otherwise `rest` or 0
         transform_gradient(grad, ..., t, on) -> f32                 all transforms
         gather_gradient, finish_gradient                            those up to the accumulation, and those after it
@@ -185,7 +185,7 @@ def _begin(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], accumu
     for number, stage in enumerate(stages):
         module, struct = modules[stage.name], pascal(stage.name)
         names = [member.name for member in members(module, struct)]
-        sources = [f"{'given' if name in stage.given else 't'}.t{number}.{name}" for name in names]
+        sources = [f"{'options' if name in stage.options else 't'}.t{number}.{name}" for name in names]
         lines.append(f"    let h{number} = {struct}({', '.join(sources)});")
         value = f"h{number}"
         if _parameters(module, f"{stage.name}_advance") is not None:
@@ -201,7 +201,7 @@ def _begin(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], accumu
             lines.append(f"    let t{number} = a{number};")
     return "\n".join(
         [
-            "fn begin_transforms(t: Transforms, given: Transforms, scale: f32, live: f32) -> Transforms {",
+            "fn begin_transforms(t: Transforms, options: Transforms, scale: f32, live: f32) -> Transforms {",
             *lines,
             f"    return Transforms({', '.join(f't{number}' for number in range(len(stages)))});",
             "}",

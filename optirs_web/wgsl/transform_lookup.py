@@ -4,7 +4,7 @@ A module has transforms if `transform_glue` added a struct ``Transforms``. The g
 then the result of ``transform_gradient``, which may need these buffers:
 
     kept          the gradients accumulated since the last step, in the layout of the arena; `update` writes them
-    block_places  for each block its index in its tensor, and the index of the tensor's first row
+    block_entries  for each block its index in its tensor, and the index of the tensor's first row
     rowsN         the result of transform N for each row
 """
 
@@ -18,8 +18,8 @@ from .shell import BLOCK, function_of, struct_of
 
 __all__ = [
     "BAD",
-    "PLACE",
-    "PLACE_WORDS",
+    "BLOCK_ENTRY",
+    "BLOCK_ENTRY_WORDS",
     "advance_bindings",
     "begin",
     "bindings",
@@ -48,11 +48,11 @@ _WITH_TRANSFORMS = """\
 // for every tensor of the optimizer; all are zero in a call that is skipped.
 struct TensorScalars { is_active: u32, h: Hyper, s: Scalars, on: u32, t: Transforms }"""
 
-PLACE = """
-// One per block: its index in its tensor, the index of the tensor's first row, and the length of its rows.
-struct BlockPlace { block: u32, first_row: u32, row_size: u32 }
+BLOCK_ENTRY = """
+// One per block: the index of the block in its tensor, the index of the tensor's first row, and the length of its rows.
+struct BlockEntry { block: u32, first_row: u32, row_size: u32 }
 """
-PLACE_WORDS = 3
+BLOCK_ENTRY_WORDS = 3
 
 _VECTOR = "array<vec4<f32>>"
 
@@ -85,7 +85,7 @@ def tables(text: str, module: syntax.Module) -> str:
     if not has_transforms(module):
         return text
     assert _SCALARS in text
-    return text.replace(_SCALARS, _WITH_TRANSFORMS) + PLACE
+    return text.replace(_SCALARS, _WITH_TRANSFORMS) + BLOCK_ENTRY
 
 
 def takes_part(module: syntax.Module, on: str) -> str:
@@ -106,7 +106,7 @@ def bindings(module: syntax.Module, functions: Sequence[str]) -> list[tuple[str,
     if "kept" in names:
         bound.append(("kept", "read_write" if stores(module) else "read", _VECTOR))
     if rows or "index" in names:
-        bound.append(("block_places", "read", "array<BlockPlace>"))
+        bound.append(("block_entries", "read", "array<BlockEntry>"))
     return [*bound, *((f"rows{row.removeprefix('row')}", "read", "array<f32>") for row in rows)]
 
 
@@ -127,10 +127,10 @@ def loads(module: syntax.Module, functions: Sequence[str]) -> list[str]:
         lines.append("let old_kept = kept[at];")
     rows = any(name.startswith("row") for name in names)
     if rows or "index" in names:
-        lines.append("let place = block_places[number];")
-        lines.append(f"let position = vec4<u32>(place.block * {BLOCK}u + vector * 4u) + vec4<u32>(0u, 1u, 2u, 3u);")
+        lines.append("let entry = block_entries[number];")
+        lines.append(f"let position = vec4<u32>(entry.block * {BLOCK}u + vector * 4u) + vec4<u32>(0u, 1u, 2u, 3u);")
     if rows:
-        lines.append("let row = vec4<u32>(place.first_row) + position / vec4<u32>(place.row_size);")
+        lines.append("let row = vec4<u32>(entry.first_row) + position / vec4<u32>(entry.row_size);")
     return lines
 
 
@@ -179,7 +179,7 @@ def grad_of_row(module: syntax.Module) -> str:
         "grad": "sums[value]", "param": "params[at]", "index": "index", "tensor": "parameters.tensor",
         "t": "its.t", "on": "its.on",
     }  # fmt: skip
-    block = "block_places[parameters.block]"
+    block = "block_entries[parameters.block]"
     arguments = [
         values.get(name, f"rows{name.removeprefix('row')}[{block}.first_row + index / {block}.row_size]")
         for name in parameters_of(module, "transform_gradient")

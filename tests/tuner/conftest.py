@@ -10,7 +10,7 @@ def cache(tmp_path, monkeypatch):
     """An empty cache folder, and a tuner about which nobody has said anything."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("OPTIRS_TUNE", raising=False)
-    monkeypatch.setattr(switch, "_asked", [])
+    monkeypatch.setattr(switch, "_requests", [])
     return tmp_path
 
 

@@ -29,7 +29,7 @@ from ..numpy.fused import loaded_size, only_joins
 from ..numpy.kernels import bind_kernel
 from ..numpy.library import REPLACEMENTS, Array, Parameters
 from .loops import Loop, has_machine_code, loop_of, threads
-from .worker import Compilation, compile_beside
+from .worker import Compilation, compile_in_worker
 
 __all__ = ["NumbaKernels"]
 
@@ -123,13 +123,13 @@ class _Candidate:
         loops, name = numba_loops(self.kernel), self.kernel.name
         if loops is None:
             return True
-        arguments = _arguments(self.kernel, arrays, parameters, loops.given)
+        arguments = _arguments(self.kernel, arrays, parameters, loops.parameters)
         if not self._has_looked:
             self._has_looked = True
             if has_machine_code(loops, name) and (not _can_import() or loop_of(loops, name).is_compiled(arguments)):
                 return True
         if self.account.spent >= _PATIENCE:
-            self._compilation = compile_beside(loops, name, arguments)
+            self._compilation = compile_in_worker(loops, name, arguments)
             return self._compilation.is_done
         return False
 
@@ -211,7 +211,7 @@ def _can_import() -> bool:
     return True
 
 
-# What each kernel's `launch` is given.
+# The arguments of each kernel's `launch`.
 
 
 def _arguments(kernel: Any, arrays: Sequence[Array], parameters: bytes, names: Sequence[str]) -> list[Any]:
@@ -240,20 +240,20 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
         return loop.bound(arguments, size, threads())
     bound = _by_name(kernel, arrays)
     elements = bound["params"].nbytes // 4 if "params" in bound else 0
-    return loop.bound(_of_rule(kernel, bound, loop.given), elements, threads())
+    return loop.bound(_of_rule(kernel, bound, loop.parameters), elements, threads())
 
 
 def _are_within(fused: Fused, arguments: Sequence[Any]) -> bool:
     """Return whether all indices of a loop are within the arrays. Loops do not check; NumPy does, and raises."""
     steps, size = [int(step) for step in arguments[0]], arguments[1]
     arrays = arguments[2 + len(fused.scalar_types) :]
-    dims, rest = steps[: fused.rank], iter(steps[fused.rank :])
+    dims, strides = steps[: fused.rank], iter(steps[fused.rank :])
     if dims and math.prod(dims) != size:
         return False
     for array, is_flat in zip(arrays, (*fused.flat, *(True for _ in fused.outputs)), strict=True):
         end = size
         if fused.rank and not is_flat:
-            end = 1 + next(rest) + sum((dim - 1) * next(rest) for dim in dims)
+            end = 1 + next(strides) + sum((dim - 1) * next(strides) for dim in dims)
         if array.size < end:
             return False
     return True
@@ -299,8 +299,8 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
     arguments = _of_elements(kernel, _of_hooked(kernel, bound, np.empty(nbytes, np.uint8)), values, size)
     if not _are_within(fused_of(kernel), arguments):
         raise ValueError("the map functions of a fused kernel go beyond its tensors")
-    place = 2 + len(fused.scalar_types) + len(fused.tensor_types)
-    before, dtype, after = arguments[:place], arguments[place].dtype, arguments[place + 1 :]
+    position = 2 + len(fused.scalar_types) + len(fused.tensor_types)
+    before, dtype, after = arguments[:position], arguments[position].dtype, arguments[position + 1 :]
     del arguments
 
     def run() -> None:
@@ -344,8 +344,8 @@ def _of_rule(kernel: RuleKernel, bound: dict[str, Array], names: Sequence[str]) 
     def viewed(name: str) -> Array:
         if name in ("words", "floats"):
             return words if name == "words" else words.view(np.float32)
-        if name in ("given_words", "given_floats"):
-            return bound["transforms"].view(np.uint32 if name == "given_words" else np.float32)
+        if name in ("transform_words", "transform_floats"):
+            return bound["transforms"].view(np.uint32 if name == "transform_words" else np.float32)
         is_half = kernel.slots.get(name, "float32") != "float32" or name == param_storage.SLOTS.get(kernel.param_kind)
         dtype = np.uint32 if name in _WORDS else np.uint16 if is_half else np.float32
         array: Array = bound[name].view(dtype)

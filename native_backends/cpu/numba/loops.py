@@ -35,13 +35,13 @@ class Loop:
     """The `launch` of a text.
 
     Attributes:
-        given: what it takes, as in `Loops`.
+        parameters: the names of what `launch` takes, as in `Loops`.
     """
 
     def __init__(self, loops: Loops, name: str) -> None:
         """Load the text; LLVM compiles it, or Numba finds it compiled, at the first call."""
         namespace = _loaded(loops.text, name)
-        self.given = loops.given
+        self.parameters = loops.parameters
         self._launch = namespace["launch"]
         self._part = namespace.get("part")
 
@@ -171,7 +171,7 @@ def _keep(path: str, text: str) -> None:
 
 # Threads.
 
-_one_caller = threading.Lock()
+_caller_lock = threading.Lock()
 _layer = ""  # what Numba's threads are, once a kernel has used them
 _are_lost = False
 
@@ -184,12 +184,12 @@ def _in_threads(launch: Callable[..., None], parts: int, arguments: Sequence[Any
     if _layer in ("omp", "tbb"):
         launch(parts, *arguments)
         return True
-    if not _one_caller.acquire(blocking=False):
+    if not _caller_lock.acquire(blocking=False):
         return False
     try:
         launch(parts, *arguments)
     finally:
-        _one_caller.release()
+        _caller_lock.release()
     import numba
 
     _layer = numba.threading_layer()
@@ -208,8 +208,8 @@ def _started() -> str:
 
 def _after_fork() -> None:
     """In the child. Numba ends a process that would use OpenMP's threads of its parent; in a grandchild it hangs."""
-    global _one_caller, _are_lost
-    _one_caller = threading.Lock()  # who had the other may be a thread that is not in this process
+    global _caller_lock, _are_lost
+    _caller_lock = threading.Lock()  # who had the other may be a thread that is not in this process
     _are_lost = _started() == "omp"
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from ....wgsl.numba_shell import Loops
 from .loops import Loop, keep_text
 
-__all__ = ["Compilation", "compile_beside", "main"]
+__all__ = ["Compilation", "compile_in_worker", "main"]
 
 _IDLE = 10.0
 """Seconds without work after which the process ends, which takes some 200 MB."""
@@ -35,7 +35,7 @@ class Compilation:
     """Loops that are compiled for arguments of some types."""
 
     def __init__(self, loops: Loops, name: str, types: Sequence[Any]) -> None:
-        """Use `compile_beside`."""
+        """Use `compile_in_worker`."""
         self.message = pickle.dumps((loops, name, types))
         self._worker: _Worker | None = None
         self._is_done = False
@@ -57,7 +57,7 @@ class Compilation:
         self._is_done = True
 
 
-def compile_beside(loops: Loops, name: str, arguments: Sequence[Any]) -> Compilation:
+def compile_in_worker(loops: Loops, name: str, arguments: Sequence[Any]) -> Compilation:
     """Start to compile loops for arguments of these types; done at once where another process cannot do it."""
     compilation = Compilation(loops, name, [_description(argument) for argument in arguments])
     if _is_python(sys.executable) and keep_text(loops, name):

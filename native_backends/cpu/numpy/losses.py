@@ -34,9 +34,9 @@ def _cross_entropy(
     losses = (1 - smoothing) * weight * (log_sums - below[np.arange(rows), own])
     shares = (1 - smoothing) * weight
     if smoothing:
-        each = smoothing / np.float32(columns)
-        losses += each * (weights.sum() * log_sums - below @ weights)
-        shares += each * weights.sum()
+        smoothed = smoothing / np.float32(columns)
+        losses += smoothed * (weights.sum() * log_sums - below @ weights)
+        shares += smoothed * weights.sum()
     known = row_statistics.view(np.float32)[: 2 * rows].reshape(rows, 2)
     known[:, 0], known[:, 1] = maxima + log_sums, shares
     both = result.view(np.float32)[: 2 * rows].reshape(2, rows)

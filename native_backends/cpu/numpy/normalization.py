@@ -32,9 +32,9 @@ def _layer_norm(p: Parameters, values: Array, weight: Array, bias: Array, statis
         x, target = _rows(p, values)[block], _rows(p, result)[block]
         means[:] = row_sums(x) / columns
         np.subtract(x, of_rows(means, columns), out=target)
-        rest = (row_sums(target) / columns).astype(np.float32)  # what rounding left of the mean
-        means += rest
-        target -= of_rows(rest, columns)
+        correction = (row_sums(target) / columns).astype(np.float32)  # what rounding left of the mean
+        means += correction
+        target -= of_rows(correction, columns)
         variances = np.vecdot(target, target) / np.float32(columns)
         scales[:] = 1 / np.sqrt(variances + np.float32(p["eps"]))
         target *= outer(scales, factors)

@@ -42,8 +42,8 @@ class BoundRule:
             if name in self.bound
         }
         if "params" in self.bound:
-            beside = self.bound.get(param_storage.SLOTS.get(kernel.param_kind, ""))
-            self.params = Params(kernel.param_kind, self.bound["params"], beside)
+            codes = self.bound.get(param_storage.SLOTS.get(kernel.param_kind, ""))
+            self.params = Params(kernel.param_kind, self.bound["params"], codes)
         self.negates = kernel.negates
         self.transforms = (
             TransformTables(kernel, self.bound, self.functions, table[:, width:]) if kernel.rule.stages else None

@@ -29,7 +29,7 @@ def bind_rows(rule: BoundRule, p: Parameters) -> Callable[[], None]:
     params = floats(rule.bound["params"]).reshape(-1, length)
     slots = {name: slot.rows(params.size, length) for name, slot in rule.slots.items()}
     sums = floats(rule.bound["sums"])[: p["count"] * length].reshape(-1, length)
-    turn = max(1, _CHUNK // length)
+    chunk_rows = max(1, _CHUNK // length)
 
     def run() -> None:
         if rule.is_active[tensor] != 1:
@@ -38,8 +38,8 @@ def bind_rows(rule: BoundRule, p: Parameters) -> Callable[[], None]:
         row, is_head = row_heads(numpy_arrays, p, rule.bound["rows"])
         all_heads = np.flatnonzero(is_head)
         all_rows = row[all_heads]
-        for first in range(0, all_heads.size, turn):
-            heads, rows = (vector[first : first + turn] for vector in (all_heads, all_rows))
+        for first in range(0, all_heads.size, chunk_rows):
+            heads, rows = (vector[first : first + chunk_rows] for vector in (all_heads, all_rows))
             grad, param = sums[heads].ravel(), params[rows].ravel()
             if rule.transforms is not None:
                 index = (rows[:, None] * np.uint32(length) + np.arange(length, dtype=np.uint32)).ravel()

@@ -68,15 +68,15 @@ class Slot:
             blocks = block_maxima(xp, values)
             self._largest[part.start // BLOCK : part.start // BLOCK + blocks.size] = blocks
             largest = np.repeat(blocks, BLOCK)[: values.size]
-        places = self._places(part) if self._kind == "bfloat16" else None
-        self._codes[part] = encoded(xp, self._kind, values, places, np.uint32(seed), largest)
+        indices = self._indices(part) if self._kind == "bfloat16" else None
+        self._codes[part] = encoded(xp, self._kind, values, indices, np.uint32(seed), largest)
 
-    def _places(self, part: slice | Array) -> Array:
+    def _indices(self, part: slice | Array) -> Array:
         if isinstance(part, slice):
             return np.arange(part.start, part.stop, dtype=np.uint32)
         length = np.uint32(self._codes.shape[1])
-        places: Array = part[:, None] * length + np.arange(length, dtype=np.uint32)
-        return places
+        indices: Array = part[:, None] * length + np.arange(length, dtype=np.uint32)
+        return indices
 
 
 class Params:
@@ -88,10 +88,10 @@ class Params:
         beside: those of the codes stored next to them, if there are any.
     """
 
-    def __init__(self, kind: str, stored: Array, beside: Array | None) -> None:
+    def __init__(self, kind: str, stored: Array, codes: Array | None) -> None:
         self._kind = kind
         self._stored = xp.floats(stored)
-        self._beside = None if beside is None else xp.codes(beside, 16)
+        self._beside = None if codes is None else xp.codes(codes, 16)
 
     def load(self, part: slice) -> Array:
         """Return some elements, as they are updated, as float32."""
@@ -108,19 +108,19 @@ class Params:
         random = None
         if self._kind == "stochastic" and seed is not None:
             random = np.arange(part.start, part.stop, dtype=np.uint32), np.uint32(seed)
-        self._stored[part], beside = split_params(xp, self._kind, values, random)
-        if beside is not None:
+        self._stored[part], codes = split_params(xp, self._kind, values, random)
+        if codes is not None:
             assert self._beside is not None
-            self._beside[part] = beside
+            self._beside[part] = codes
 
     def round(self, part: slice) -> None:
         """Round some elements to the nearest, but for vectors of bfloat16."""
         old = self._stored[part].copy()
-        beside = None if self._beside is None else self._beside[part].copy()
+        codes = None if self._beside is None else self._beside[part].copy()
         digits = np.zeros(-(-old.size // 4) * 4, np.uint32)
         digits[: old.size] = old.view(np.uint32) & 0xFFFF
         stay = np.repeat(~digits.reshape(-1, 4).any(axis=1), 4)[: old.size]
         self.store(part, self.load(part))
         self._stored[part][stay] = old[stay]
-        if self._beside is not None and beside is not None:
-            self._beside[part][stay] = beside[stay]
+        if self._beside is not None and codes is not None:
+            self._beside[part][stay] = codes[stay]

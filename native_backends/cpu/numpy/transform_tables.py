@@ -36,8 +36,8 @@ class TransformTables:
         self.words = columns[:, 1:]
         self.gathers = kernel.rule.gathers
         self.kept = bound["kept"].view(np.float32) if "kept" in bound else None
-        if "block_places" in bound:
-            self.places = bound["block_places"].view(np.uint32).reshape(-1, transform_lookup.PLACE_WORDS)
+        if "block_entries" in bound:
+            self.places = bound["block_entries"].view(np.uint32).reshape(-1, transform_lookup.BLOCK_ENTRY_WORDS)
 
     def struct(self, words: Array) -> Any:
         """The struct Transforms of one row of words, or of a table of them."""

@@ -164,19 +164,19 @@ def _window_largest(p: Parameters, images: Array, values: Array, places: Array) 
         for number, pixels in enumerate(seen):
             np.copyto(chosen, number, where=np.isnan(pixels))
     _windows(p, places, planes, np.int32)[:] = np.where(
-        first == count, -1, _place_of_window(p) + _place_of_tap(p)[chosen]
+        first == count, -1, _first_pixels(p) + _pixel_offsets(p)[chosen]
     )
 
 
-def _place_of_window(p: Parameters) -> Array:
+def _first_pixels(p: Parameters) -> Array:
     """The pixel, counted along the rows, where a window begins: before the image for some."""
     rows = np.arange(p["out_height"]) * p["stride_height"] - p["top"]
     columns = np.arange(p["out_width"]) * p["stride_width"] - p["left"]
-    places: Array = rows[:, None] * p["width"] + columns
-    return places
+    pixels: Array = rows[:, None] * p["width"] + columns
+    return pixels
 
 
-def _place_of_tap(p: Parameters) -> Array:
+def _pixel_offsets(p: Parameters) -> Array:
     """How many pixels later than its window a tap lies; 0 for none."""
     rows = np.arange(p["kernel_height"]) * p["dilation_height"]
     columns = np.arange(p["kernel_width"]) * p["dilation_width"]

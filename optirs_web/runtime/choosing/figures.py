@@ -28,8 +28,8 @@ class Figures(NamedTuple):
     product: float
 
     def __str__(self) -> str:
-        each = ", ".join(f"{name} {1e3 * seconds:.2g}" for name, seconds in self._asdict().items())
-        return f"{1e3 * sum(self):.2g} ms ({each})"
+        times = ", ".join(f"{name} {1e3 * seconds:.2g}" for name, seconds in self._asdict().items())
+        return f"{1e3 * sum(self):.2g} ms ({times})"
 
 
 def load(info: AdapterInfo) -> Figures | None:

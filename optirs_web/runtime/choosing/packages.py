@@ -20,10 +20,10 @@ def reason(package: str, error: ImportError) -> str:
     """Why a device is not there whose backend could not import that package; "" where the error names none."""
     if isinstance(error, ModuleNotFoundError) and error.name == package:
         return f"the Python package {package} is not installed: {_install(package)}"
-    what = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if not package:
-        return f"a Python package that it needs cannot be imported: {what}"
-    return f"the Python package {package} is damaged or the wrong version ({what}): {_install(package)}"
+        return f"a Python package that it needs cannot be imported: {message}"
+    return f"the Python package {package} is damaged or the wrong version ({message}): {_install(package)}"
 
 
 def wrong_version(package: str, version: str) -> str:
@@ -37,15 +37,15 @@ def wrong_version(package: str, version: str) -> str:
         "the Python package numpy is of version 1.26.4, which is not supported: pip install 'numpy>=2'"
     """
     bounds = REQUIREMENTS[package].removeprefix(package).split(",")
-    lowest = next(one.removeprefix(">=") for one in bounds if one.startswith(">="))
-    above = next((one.removeprefix("<") for one in bounds if one.startswith("<")), None)
+    lowest = next(bound.removeprefix(">=") for bound in bounds if bound.startswith(">="))
+    above = next((bound.removeprefix("<") for bound in bounds if bound.startswith("<")), None)
     if _numbers(lowest) <= _numbers(version) and (above is None or _numbers(version) < _numbers(above)):
         return ""
     return f"the Python package {package} is of version {version}, which is not supported: {_install(package)}"
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(one) for one in version.split(".")[:2] if one.isdecimal()]
+    return [int(number) for number in version.split(".")[:2] if number.isdecimal()]
 
 
 def _install(package: str) -> str:

@@ -20,7 +20,7 @@ _SIDE = 256
 def measure(device: Device) -> Figures:
     """Measure a device now: about half a second, with 20 MiB."""
     x, y, z, w, result = (_ones(device, _ELEMENTS) for _ in range(5))
-    a, b, product = (one.part(0, 4 * _SIDE * _SIDE) for one in (x, y, result))
+    a, b, product = (view.part(0, 4 * _SIDE * _SIDE) for view in (x, y, result))
     update = elementwise("probe", "probe", ("tensor",) * 4, 0)
     layout = (_SIDE, _SIDE, _SIDE, _SIDE, 1, _SIDE, 1)  # rows, columns, inner, and the strides of both
     [matmul] = product_launches("matmul", device.capabilities, layout, starts=((0,), (0,)))

@@ -81,8 +81,8 @@ def best(
 
 
 def _failure(info: AdapterInfo, taken: AdapterInfo) -> str:
-    how = "is retried, since there is no other" if info == taken else "is avoided"
-    return f"{info.label} {how}: {avoided[info.label]}"
+    choice = "is retried, since there is no other" if info == taken else "is avoided"
+    return f"{info.label} {choice}: {avoided[info.label]}"
 
 
 def ranked(
@@ -94,14 +94,14 @@ def ranked(
     """The adapters, the best first. Those of the kinds that come first are measured where they are several."""
     order = _PREFERRED[power]
     groups = [[adapter for adapter in adapters if topology.kind_of(adapter) in kinds] for kinds in order]
-    first, *others = [group for group in groups if group] or [[]]
-    rest = [adapter for group in others for adapter in group]
-    prefers = f"power '{power}' prefers its kind, {topology.kind_of(first[0]) or 'a GPU'}" if rest else ""
+    first, *other_groups = [group for group in groups if group] or [[]]
+    others = [adapter for group in other_groups for adapter in group]
+    prefers = f"power '{power}' prefers its kind, {topology.kind_of(first[0]) or 'a GPU'}" if others else ""
     if len(first) == 1:
         choices = [_Choice(first[0], prefers or _only(first[0], listed))]
     else:
         choices = _by_speed(first, open_backend, prefers)
-    return [*choices, *(_Choice(adapter, "what was preferred could not be opened") for adapter in rest)]
+    return [*choices, *(_Choice(adapter, "what was preferred could not be opened") for adapter in others)]
 
 
 def _by_speed(

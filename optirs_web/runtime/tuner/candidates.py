@@ -280,7 +280,7 @@ class _Updates(Tunable):
 
 _PRODUCTS, _SUMS, _MAPS, _UPDATES = _Products(), _Sums(), _Maps(), _Updates()
 
-TUNABLE: dict[str, Tunable] = {one.name: one for one in (_PRODUCTS, _SUMS, _MAPS, _UPDATES)}
+TUNABLE: dict[str, Tunable] = {tunable.name: tunable for tunable in (_PRODUCTS, _SUMS, _MAPS, _UPDATES)}
 """By name."""
 
 _OF_FILES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCTS, "sum": _SUMS}

@@ -12,7 +12,7 @@ from ..launches import Launch
 from .candidates import Choice, Tunable, tunable_of
 from .records import Record, parse_record
 from .shipped import shipped_for
-from .switch import asked, subject_of
+from .switch import requested, subject_of
 
 __all__ = ["Choices", "Work"]
 
@@ -53,7 +53,7 @@ class Choices:
                 continue
             if record is not None:
                 self.add(record)
-        self.shipped = shipped_for(self.backend.info) if asked() else {}
+        self.shipped = shipped_for(self.backend.info) if requested() else {}
         self.backend.tuned = self
 
     def add(self, record: Record) -> None:

@@ -46,7 +46,7 @@ def _sources() -> str:
         digest.update(pkgutil.get_data("optirs_web.shaders", f"{name}.wgsl") or b"")
     digest.update(shell.element_loop("", [], []).encode())
     digest.update(update_shell.block_loop("", "", rule_shell.WORKGROUP).encode())
-    digest.update(repr([(one.name, one.numbers, one.candidates) for one in TUNABLE.values()]).encode())
+    digest.update(repr([(tunable.name, tunable.numbers, tunable.candidates) for tunable in TUNABLE.values()]).encode())
     return digest.hexdigest()[:16]
 
 

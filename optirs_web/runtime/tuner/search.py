@@ -14,13 +14,13 @@ from ..measure import Plan, Times, fastest, rounds
 from ..timing import Timed
 from .candidates import Choice, Tunable
 
-__all__ = ["ONE_LOOK", "WORTH", "Runs", "best_of", "search"]
+__all__ = ["SINGLE_SAMPLE", "WORTH", "Runs", "best_of", "search"]
 
 WORTH = 1.05
 """So many times faster than the default a candidate has to be: times of the same kernel differ by a few percent."""
 
 SEARCH = Plan(at_most=0.03, hopeless=2.0)
-ONE_LOOK = Plan(fewest=1, most=1)
+SINGLE_SAMPLE = Plan(fewest=1, most=1)
 
 _FILL = elementwise("identity", "identity_f32", ("scalar",), 0)
 
@@ -45,7 +45,7 @@ def search(
     capabilities = device.capabilities
     scratch = [device.allocate_zeroed(view.nbytes) for view in launch.views]
     device.backend.submit(_contents(device, launch, scratch))
-    bound = [(one.handle, 0, view.nbytes) for one, view in zip(scratch, launch.views, strict=True)]
+    bound = [(buffer.handle, 0, view.nbytes) for buffer, view in zip(scratch, launch.views, strict=True)]
     commands = {
         choice: _bound(device, tunable.tuned(launch, choice, capabilities), bound)
         for choice in choices or tunable.candidates
@@ -71,7 +71,7 @@ def best_of(default: Choice, times: Mapping[Choice, Times]) -> Choice:
 
 def _mean(measured: Sequence[Timed]) -> float:
     """Return the mean seconds of a launch: clocks in pages move in steps that are longer than many launches."""
-    return sum(one.end - one.start for one in measured) / sum(len(one.works) for one in measured)
+    return sum(timing.end - timing.start for timing in measured) / sum(len(timing.works) for timing in measured)
 
 
 def _bound(device: Device, launch: Launch, buffers: Sequence[BoundBuffer]) -> Command:
