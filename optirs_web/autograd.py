@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from . import ops
 from .errors import OptirsError, ShapeError, UnsupportedError
+from .ops.launch import contiguous, write_into
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32
 from .runtime.flags import used_flags
@@ -200,8 +202,6 @@ def _propagate(
 
 def _added(a: Any, b: Any) -> Any:
     """Return the sum of two gradients. Those of rows are concatenated."""
-    from . import ops
-
     if isinstance(a, SparseRows) and isinstance(b, SparseRows):
         return SparseRows(ops.concat([a.indices, b.indices]), ops.concat([a.values, b.values]), a.shape)
     a, b = (addend.to_dense() if isinstance(addend, SparseRows) else addend for addend in (a, b))
@@ -209,8 +209,6 @@ def _added(a: Any, b: Any) -> Any:
 
 
 def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
-    from . import ops
-
     if gradient is None:
         if root.size != 1:
             raise ShapeError(f"backward() of a tensor of shape {root.shape} needs a gradient of that shape")
@@ -303,8 +301,6 @@ def _accumulate(leaf: Tensor, g: Any) -> None:
 
 
 def _accumulate_locked(leaf: Tensor, g: Any) -> None:
-    from . import ops
-
     note_grad(leaf, reads=True)
     earlier: object = leaf._grad
     if isinstance(g, SparseRows):
@@ -325,8 +321,6 @@ def _accumulate_locked(leaf: Tensor, g: Any) -> None:
 
 
 def _put(leaf: Tensor, value: Tensor, target: View | None) -> None:
-    from .ops.launch import contiguous, write_into
-
     if target is None:
         leaf._grad = value if value.requires_grad else contiguous(value)
     else:
@@ -341,8 +335,6 @@ def set_grad(leaf: Tensor, value: Any) -> None:
         ShapeError: the shapes differ.
         UnsupportedError: it is not float32.
     """
-    from . import ops
-
     if isinstance(value, SparseRows):
         if value.shape != leaf.shape:
             raise ShapeError(f"the gradient has the shape {value.shape}, the tensor {leaf.shape}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import ops
 from .autograd import gradients, record
 from .errors import ShapeError, UnsupportedError
 from .hostdata import host_data
@@ -171,8 +172,6 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
     """
 
     def all_derivatives(*arguments: Any) -> Tensor:
-        from . import ops
-
         tensors = _as_tensors(arguments, (argnums,))
         source = tensors[argnums] = _as_variable(tensors[argnums])
         value = _only_tensor(function(*tensors))
@@ -223,8 +222,6 @@ def _only_tensor(value: Any) -> Tensor:
 
 
 def _zeros(like: Tensor) -> Tensor:
-    from . import ops
-
     return ops.zeros(like.shape, device=like.device)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from . import ops
+from .dlpack_capsules import Described, capsule_of, consumed, is_versioned
 from .errors import UnsupportedError
 from .runtime.buffer import Buffer, View
 from .runtime.dtypes import BOOL, dtype as dtype_of
@@ -21,10 +22,9 @@ from .runtime.registry import device as device_of, opened
 from .tensors import Tensor, tensor
 
 if TYPE_CHECKING:
-    from .dlpack_capsules import Described
     from .runtime.device import Device
 
-__all__ = ["as_array", "dlpack_device", "exported", "from_dlpack", "host_array"]
+__all__ = ["dlpack_device", "exported", "from_dlpack", "host_array"]
 
 _CPU = (1, 0)
 _KINDS = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": (0, 32), "uint32": (1, 32)}
@@ -144,8 +144,6 @@ def exported(
 
 def _lent(x: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | None, copy: bool | None) -> Any:
     """Return a capsule of memory on the device."""
-    from .dlpack_capsules import Described, capsule_of, is_versioned  # which few need
-
     if stream == 0:
         raise BufferError("DLPack gives stream 0 no meaning: 1 is CUDA's legacy default stream, 2 that of each thread")
     if x.dtype.name not in _KINDS:
@@ -221,8 +219,6 @@ def _shares(device: Device, kind: int, number: int) -> bool:
 
 def _borrowed(x: Any, device: Device) -> Tensor:
     """Return a tensor over memory of another library on the same device."""
-    from .dlpack_capsules import consumed  # which few need
-
     sharing = device.backend.sharing
     x = x.detach() if hasattr(x, "detach") else x
     try:
@@ -272,21 +268,3 @@ def _release(device: Device, handle: Any, _: int) -> None:
         if not device.lost:
             device.flush()
         device.backend.free(handle)
-
-
-def as_array(data: Any) -> Any:
-    """Return a NumPy array of another library's: of torch, JAX, TensorFlow, or any that has `__dlpack__`.
-
-    Raises:
-        UnsupportedError: it has no values on the host, or a type that NumPy lacks.
-    """
-    import numpy as np
-
-    try:
-        if hasattr(data, "detach"):  # torch's, which it exports without their history
-            data = data.detach()
-            data = data.float() if str(data.dtype) == "torch.bfloat16" else data
-        values = np.asarray(data) if hasattr(data, "__array__") else np.from_dlpack(data)
-    except (BufferError, NotImplementedError, RuntimeError, TypeError) as error:
-        raise UnsupportedError(f"a tensor cannot be made from this {type(data).__name__}: {error}") from error
-    return values.astype(np.float32) if values.dtype.name == "bfloat16" else values  # JAX's

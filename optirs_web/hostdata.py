@@ -87,9 +87,7 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
     if isinstance(data, (Real, list, tuple)):
         return _from_lists(data, dtype)
     if hasattr(data, "__dlpack__") and not type(data).__module__.startswith(("numpy", "optirs_web")):
-        from .dlpack import as_array
-
-        data = as_array(data)
+        data = _exported_array(data)
     if hasattr(data, "__array__"):
         return _from_array(data, dtype)
     try:
@@ -100,6 +98,24 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
     if view_dtype is not None and view.c_contiguous and dtype in (None, view_dtype):
         return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), view_dtype)
     return _from_buffer(view, dtype)
+
+
+def _exported_array(data: Any) -> Any:
+    """Return an array of another library as NumPy's: of torch, JAX, TensorFlow, or any that has `__dlpack__`.
+
+    Raises:
+        UnsupportedError: it has no values on the host, or a type that NumPy lacks.
+    """
+    import numpy as np
+
+    try:
+        if hasattr(data, "detach"):  # torch's, which it exports without their history
+            data = data.detach()
+            data = data.float() if str(data.dtype) == "torch.bfloat16" else data
+        values = np.asarray(data) if hasattr(data, "__array__") else np.from_dlpack(data)
+    except (BufferError, NotImplementedError, RuntimeError, TypeError) as error:
+        raise UnsupportedError(f"a tensor cannot be made from this {type(data).__name__}: {error}") from error
+    return values.astype(np.float32) if values.dtype.name == "bfloat16" else values  # JAX's
 
 
 def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from . import ops
 from .errors import ShapeError, UnsupportedError
 from .hostdata import host_data
 from .runtime.buffer import View
@@ -118,8 +119,6 @@ class SparseRows:
             >>> ow.SparseRows([1, 1, -1], [1.0, 2.0, 4.0], (3,), device="cpu").to_dense().tolist()
             [0.0, 3.0, 0.0]
         """
-        from . import ops
-
         dense = ops.zeros(self.shape, self.device)
         if self.values.size:
             coalesced = self.coalesced()

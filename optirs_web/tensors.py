@@ -94,7 +94,7 @@ class Tensor:
         if requires_grad and dtype.wgsl != "f32":
             raise UnsupportedError(f"only float32 and shorter floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
-            from .precision import of_16_bits
+            from .precision import of_16_bits  # from when on operations look for 16-bit operands
 
             view = of_16_bits(view, dtype)
         self.shape = shape

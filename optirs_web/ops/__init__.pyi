@@ -13,6 +13,7 @@ from .arithmetic import (
     clone as clone,
     divide as divide,
     in_order as in_order,
+    mean as mean,
     multiply as multiply,
     negate as negate,
     subtract as subtract,
@@ -74,8 +75,8 @@ from .normalization import batch_norm as batch_norm, layer_norm as layer_norm
 from .pooling import adaptive_avg_pool2d as adaptive_avg_pool2d, avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
 from .powers import power as power
 from .random_state import get_rng_state as get_rng_state, set_rng_state as set_rng_state
-from .reduce import mean as mean, sum as sum, sum_to as sum_to
-from .shape import broadcast_to as broadcast_to, permute as permute, reshape as reshape, transpose as transpose
+from .reduce import broadcast_to as broadcast_to, sum as sum, sum_to as sum_to
+from .shape import permute as permute, reshape as reshape, transpose as transpose
 from .softmaxes import log_softmax as log_softmax, softmax as softmax
 from .statistics import logsumexp as logsumexp, std as std, var as var
 from .unary import (

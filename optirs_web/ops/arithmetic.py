@@ -1,16 +1,18 @@
-"""Sums, differences, products and quotients, and copies."""
+"""Sums, differences, products, quotients and means, and copies."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..autograd import record
+from ..errors import ShapeError
 from ..tensors import Tensor, empty
 from .launch import Operand, apply, apply_in_place, write_into
 from .operands import operand, shape_of
-from .reduce import sum_to
+from .reduce import Axes, any_axes, normalize_axes, sum, sum_to
 
-__all__ = ["add", "add_into", "clone", "divide", "in_order", "multiply", "negate", "subtract"]
+__all__ = ["add", "add_into", "clone", "divide", "in_order", "mean", "multiply", "negate", "subtract"]
 
 
 def _binary(name: str, a: Any, b: Any) -> tuple[Operand, Operand, Tensor]:
@@ -89,6 +91,28 @@ def negate(x: Tensor) -> Tensor:
         [-1.0, 2.0]
     """
     return record(apply("negate", "negate", x), (x, lambda g, _: negate(g)))
+
+
+def mean(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+) -> Tensor:
+    """The mean over axes (all by default). See `sum`.
+
+    Raises:
+        ShapeError: there is nothing to average.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.mean(x, axis=0).tolist()
+        [2.0, 4.0]
+    """
+    axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
+    axes = normalize_axes(axis, x.ndim)
+    count = math.prod(x.shape[index] for index in axes)
+    if count == 0:
+        raise ShapeError(f"the mean over axes {axes} of shape {x.shape} has no elements")
+    return multiply(sum(x, axes, keepdims), 1.0 / count)
 
 
 def add_into(target: Tensor, addend: Tensor) -> None:

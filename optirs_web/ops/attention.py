@@ -22,7 +22,8 @@ from .dropouts import dropout
 from .launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
 from .limits import in_parts
 from .linear import matmul
-from .shape import broadcast_to, reshape, transpose
+from .reduce import broadcast_to
+from .shape import reshape, transpose
 from .softmaxes import softmax
 
 __all__ = ["scaled_dot_product_attention"]
@@ -183,7 +184,7 @@ def _gradient(
     in_parts([result], [query, key, value, g, query_sums, *masks], result.ndim - 2, run)
 
     def formula(query: Tensor, key: Tensor, value: Tensor, g: Tensor) -> Tensor:
-        from ..derivatives import vjp
+        from ..derivatives import vjp  # which only higher derivatives need
 
         with enable_grad():
             gradient: Tensor = vjp(lambda q, k, v: _formula(q, k, v, call), query, key, value)[1](g)[number]

@@ -15,8 +15,8 @@ from .composed import record_composed
 from .launch import apply, contiguous, need_float32, need_one_device, row_kernel
 from .limits import in_parts
 from .loss_reduction import check_reduction
-from .reduce import sum
-from .shape import broadcast_to, permute, reshape, strided_view
+from .reduce import broadcast_to, sum
+from .shape import permute, reshape, strided_view
 from .softmaxes import log_softmax, softmax
 
 __all__ = ["cross_entropy", "nll_loss"]

@@ -8,9 +8,9 @@ from typing import Any
 from ..autograd import record
 from ..errors import UnsupportedError
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, DTypeLike, dtype as dtype_of
-from ..tensors import Tensor, tensor
-from .launch import Operand, apply, need_float32
-from .operands import as_float32, shape_of
+from ..tensors import Tensor, empty, tensor
+from .launch import Operand, apply, launch_map, need_float32
+from .operands import as_number, shape_of
 from .reduce import sum_to
 
 __all__ = [
@@ -39,7 +39,8 @@ def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
 
     Floats are cut off towards zero; those out of range become the nearest integer there is, and NaN becomes 0 (torch
     leaves both open). Integers of other sign wrap. As a bool everything but 0 is true, NaN too. Integers have no
-    gradient, so only floats to floats keep one. float16 and bfloat16 are rounded to the nearest, ties to even.
+    gradient, so only floats to floats keep one. float16 and bfloat16 are rounded to the nearest, ties to even; beyond
+    the largest number, which is 65,504 in float16, they are infinite.
 
     Example:
         >>> import optirs_web as ow
@@ -50,13 +51,27 @@ def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
     if target is x.dtype:
         return x
     if min(target.itemsize, x.dtype.itemsize) < 4:
-        from .halves import converted
-
-        return converted(x, target)
+        return _with_16_bits(x, target)
     if x.dtype is BOOL and target is UINT32:
         return Tensor(x.view, x.shape, target)
     function = f"{x.dtype.wgsl}_to_{'bool' if target is BOOL else target.wgsl}"
     return apply("convert", function, x, dtype=target)
+
+
+def _with_16_bits(x: Tensor, dtype: DType) -> Tensor:
+    """Return a tensor as another type, where one of the two is float16 or bfloat16."""
+    if x.dtype.wgsl != "f32" or dtype.wgsl != "f32":
+        return astype(astype(x, FLOAT32), dtype)
+    result = empty(x.shape, dtype, x.device)
+    if x.size:
+        launch_map("identity", "identity_f32", [x], [x.walk.strides], x.shape, result)
+    source_type = x.dtype
+    return record(result, (x, lambda g, _: astype(g, source_type)))
+
+
+def _as_float32(value: Operand) -> Operand:
+    """Return a tensor of any type as float32, or a number as one that float32 can hold."""
+    return astype(value, FLOAT32) if isinstance(value, Tensor) else as_number(value)
 
 
 def _common_dtype(*values: Any) -> DType:
@@ -88,7 +103,7 @@ def _operands(*values: Any) -> tuple[DType, list[Operand]]:
     ]
     common = _common_dtype(*operands)
     if common is FLOAT32:
-        return common, [as_float32(operand) for operand in operands]
+        return common, [_as_float32(operand) for operand in operands]
     return common, [astype(operand, common) if isinstance(operand, Tensor) else int(operand) for operand in operands]
 
 

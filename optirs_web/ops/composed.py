@@ -28,7 +28,7 @@ def once(compute: Callable[[Tensor, Tensor], _Value]) -> Callable[[Tensor, Tenso
 
 def composed_gradients(formula: Callable[..., Tensor], inputs: Sequence[Tensor], g: Tensor) -> tuple[Tensor, ...]:
     """Return the gradients of a formula of differentiable operations, with a history if gradients are recorded now."""
-    from ..derivatives import vjp
+    from ..derivatives import vjp  # which only higher derivatives need
 
     leaves_history = grad_enabled()
     with enable_grad():

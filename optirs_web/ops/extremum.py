@@ -14,9 +14,9 @@ from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply
 from .compare import astype, equal
 from .launch import apply, at_once, write_into
-from .limits import compute_part, fits, reduce_into
+from .limits import compute_part, fits
 from .lookup import elementwise, looked_up
-from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduced_shapes, sum
+from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduce_into, reduced_shapes, sum
 from .shape import reshape
 
 __all__ = ["argmax", "argmin", "max", "min"]

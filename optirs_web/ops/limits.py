@@ -17,14 +17,11 @@ from ..runtime.device import Device
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 
-__all__ = ["compute_part", "cut", "fits", "in_parts", "narrowed", "part_along", "reduce_into", "write_rows"]
+__all__ = ["compute_part", "cut", "fits", "in_parts", "narrowed", "part_along", "write_rows"]
 
 _THREADS = 256
 
 _BYTES = "bytes of one buffer"
-
-_COLUMN_PARTS = 16
-"""Parts of an axis that are reduced at once, where two of its elements are more than fits a binding."""
 
 
 def fits(*views: View) -> bool:
@@ -115,49 +112,6 @@ def compute_part(result: Tensor, axis: int, start: int, count: int, compute: Cal
     copy = empty(shape, result.dtype, result.device)
     compute(copy)
     write_rows(copy, result, rows, start * inner)
-
-
-# Reductions.
-
-
-def reduce_into(
-    result: Tensor,
-    x: Tensor,
-    reduce: Callable[[Tensor, Tensor], None],
-    join: Callable[[Tensor, Sequence[Tensor]], None] | None = None,
-) -> None:
-    """Reduce the middle axis of (outer, length, inner) to (outer, inner), in parts that fit bindings.
-
-    Args:
-        result: contiguous.
-        x: any strided view.
-        reduce: reduces a contiguous x that fits a binding; called with the result and x.
-        join: makes the result of the parts of a long axis; by default the results of the parts are reduced.
-    """
-    from .launch import contiguous  # which cuts what it copies
-
-    outer, length, inner = x.shape
-    most = (x.device.capabilities.max_binding_bytes - x.device.capabilities.offset_alignment) // x.dtype.itemsize
-
-    def reduction_of(axis: int, start: int, count: int) -> Callable[[Tensor], None]:
-        return lambda target: reduce_into(target, part_along(x, axis, start, count), reduce, join)
-
-    if x.size <= most:
-        reduce(result, contiguous(narrowed(x)))
-    elif outer > 1 or 2 * inner > most:
-        axis, count = (0, most // (length * inner)) if outer > 1 else (2, most // _COLUMN_PARTS)
-        count = max(1, count)
-        for start in range(0, x.shape[axis], count):
-            compute_part(result, min(axis, 1), start, count, reduction_of(axis, start, count))
-    else:
-        count = most // inner
-        if join is not None:
-            join(result, [part_along(x, 1, start, count) for start in range(0, length, count)])
-            return
-        part_results = empty((-(-length // count), inner), result.dtype, x.device)
-        for number, start in enumerate(range(0, length, count)):
-            compute_part(part_results, 0, number, 1, reduction_of(1, start, count))
-        reduce_into(result, Tensor(part_results.view, (1, *part_results.shape), result.dtype), reduce)
 
 
 # Axes common to all operands.

@@ -23,8 +23,8 @@ from .launch import (
     write_into,
 )
 from .limits import compute_part, cut, fits, narrowed, part_along
-from .reduce import sum_into, sum_to
-from .shape import broadcast_to, reshape, strided_view, transpose
+from .reduce import broadcast_to, sum_into, sum_to
+from .shape import reshape, strided_view, transpose
 
 __all__ = ["matmul"]
 

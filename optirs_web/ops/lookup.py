@@ -13,7 +13,8 @@ from ..tensors import Tensor, empty
 from .creation import full
 from .launch import Shape, apply, apply_in_place, contiguous, write_into
 from .limits import compute_part, cut, fits, narrowed, part_along
-from .shape import broadcast_to, permute, reshape, strided_view
+from .reduce import broadcast_to
+from .shape import permute, reshape, strided_view
 
 __all__ = ["Lookup", "along", "elementwise", "looked_up", "spread"]
 

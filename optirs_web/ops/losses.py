@@ -8,14 +8,14 @@ from ..autograd import record
 from ..errors import ShapeError
 from ..tensors import Tensor, tensor
 from .activations import sigmoid
-from .arithmetic import add, divide, multiply, negate, subtract
+from .arithmetic import add, divide, mean, multiply, negate, subtract
 from .bounds import maximum, minimum
 from .compare import greater, where
 from .creation import full
 from .launch import apply, broadcast_shapes, need_float32
 from .loss_reduction import check_reduction
-from .reduce import mean, sum, sum_to
-from .unary import abs, log, log1p
+from .reduce import sum, sum_to
+from .unary import abs, exp, log, log1p
 
 __all__ = [
     "binary_cross_entropy",
@@ -255,8 +255,6 @@ def kl_div(input: Tensor, target: Any, reduction: str = "mean", log_target: bool
     """
     target = _pair("kl_div", input, target)
     if log_target:
-        from .unary import exp
-
         losses = multiply(exp(target), subtract(target, input))
     else:
         has_share = greater(target, 0.0)

@@ -11,12 +11,12 @@ from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
-from .arithmetic import add, multiply, subtract
+from .arithmetic import add, mean, multiply, subtract
 from .composed import once, record_composed
 from .launch import contiguous, need_float32, need_one_device, row_kernel, write_into
 from .limits import fits, in_parts, narrowed, part_along
-from .reduce import mean, sum
-from .shape import broadcast_to, reshape, strided_view
+from .reduce import broadcast_to, sum
+from .shape import reshape, strided_view
 from .unary import rsqrt
 
 __all__ = ["batch_norm", "layer_norm"]

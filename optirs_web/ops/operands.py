@@ -10,7 +10,7 @@ from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, tensor
 from .launch import Operand, Shape, need_float32
 
-__all__ = ["as_float32", "as_number", "operand", "shape_of"]
+__all__ = ["as_number", "operand", "shape_of"]
 
 
 def as_number(value: float) -> float:
@@ -19,13 +19,6 @@ def as_number(value: float) -> float:
         return float(struct.unpack("f", struct.pack("f", float(value)))[0])
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def as_float32(value: Operand) -> Operand:
-    """A tensor of any type as float32, or a number as one that float32 can hold."""
-    from .compare import astype  # which imports this module
-
-    return astype(value, FLOAT32) if isinstance(value, Tensor) else as_number(value)
 
 
 def operand(value: Any, other: Any) -> Operand:

@@ -1,26 +1,27 @@
-"""Sums and means over axes."""
+"""Sums over axes and broadcasting, each the gradient of the other; and what else reduces axes needs."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..autograd import record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, empty
 from .creation import full
-from .launch import need_float32, row_kernel
-from .limits import fits, reduce_into
-from .shape import broadcast_to, permute, reshape
+from .launch import broadcast_shapes, broadcast_strides, contiguous, need_float32, row_kernel
+from .limits import compute_part, fits, narrowed, part_along
+from .shape import permute, reshape, strided_view
 
 __all__ = [
     "any_axes",
     "as_three_axes",
-    "mean",
+    "broadcast_to",
     "normalize_axes",
     "one_axis",
+    "reduce_into",
     "reduced_shapes",
     "sum",
     "sum_into",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 Axes = int | Sequence[int] | None
+
+_COLUMN_PARTS = 16
+"""Parts of an axis that are reduced at once, where two of its elements are more than fits a binding."""
 
 _CHUNK = 4096
 """Elements that one workgroup adds up; a longer axis takes another pass over the partial sums."""
@@ -101,6 +105,44 @@ def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
     return result
 
 
+def reduce_into(
+    result: Tensor,
+    x: Tensor,
+    reduce: Callable[[Tensor, Tensor], None],
+    join: Callable[[Tensor, Sequence[Tensor]], None] | None = None,
+) -> None:
+    """Reduce the middle axis of (outer, length, inner) to (outer, inner), in parts that fit bindings.
+
+    Args:
+        result: contiguous.
+        x: any strided view.
+        reduce: reduces a contiguous x that fits a binding; called with the result and x.
+        join: makes the result of the parts of a long axis; by default the results of the parts are reduced.
+    """
+    outer, length, inner = x.shape
+    most = (x.device.capabilities.max_binding_bytes - x.device.capabilities.offset_alignment) // x.dtype.itemsize
+
+    def reduction_of(axis: int, start: int, count: int) -> Callable[[Tensor], None]:
+        return lambda target: reduce_into(target, part_along(x, axis, start, count), reduce, join)
+
+    if x.size <= most:
+        reduce(result, contiguous(narrowed(x)))
+    elif outer > 1 or 2 * inner > most:
+        axis, count = (0, most // (length * inner)) if outer > 1 else (2, most // _COLUMN_PARTS)
+        count = max(1, count)
+        for start in range(0, x.shape[axis], count):
+            compute_part(result, min(axis, 1), start, count, reduction_of(axis, start, count))
+    else:
+        count = most // inner
+        if join is not None:
+            join(result, [part_along(x, 1, start, count) for start in range(0, length, count)])
+            return
+        part_results = empty((-(-length // count), inner), result.dtype, x.device)
+        for number, start in enumerate(range(0, length, count)):
+            compute_part(part_results, 0, number, 1, reduction_of(1, start, count))
+        reduce_into(result, Tensor(part_results.view, (1, *part_results.shape), result.dtype), reduce)
+
+
 def sum_into(result: Tensor, x: Tensor) -> None:
     """Enqueue the sum over the middle axis of three, of contiguous elements that fit a binding."""
     (outer, length, inner), view = x.shape, x.view
@@ -153,30 +195,6 @@ def sum(
     return record(result, (x, lambda g, _: broadcast_to(reshape(g, kept), whole)))
 
 
-def mean(
-    x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
-) -> Tensor:
-    """The mean over axes (all by default). See `sum`.
-
-    Raises:
-        ShapeError: there is nothing to average.
-
-    Example:
-        >>> import optirs_web as ow
-        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
-        >>> ow.ops.mean(x, axis=0).tolist()
-        [2.0, 4.0]
-    """
-    from .arithmetic import multiply  # whose gradients need `sum_to`
-
-    axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
-    axes = normalize_axes(axis, x.ndim)
-    count = math.prod(x.shape[index] for index in axes)
-    if count == 0:
-        raise ShapeError(f"the mean over axes {axes} of shape {x.shape} has no elements")
-    return multiply(sum(x, axes, keepdims), 1.0 / count)
-
-
 def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The gradient of broadcasting `shape` to the shape of `g`: a sum over the axes that were stretched.
 
@@ -193,3 +211,22 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
         index for index in range(g.ndim) if index < added or (shape[index - added] == 1 and g.shape[index] != 1)
     ]
     return reshape(sum(g, stretched, keepdims=True), shape)
+
+
+def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Repeated along new axes and along axes of length 1. No copy.
+
+    Raises:
+        ShapeError: the shape does not fit.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.broadcast_to(ow.ones((1, 2), device="cpu"), (2, 2)).tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+    """
+    if x.shape == shape:
+        return x
+    if broadcast_shapes(x.shape, shape) != shape:
+        raise ShapeError(f"shape {x.shape} cannot be broadcast to {shape}")
+    result = strided_view(x, shape, broadcast_strides(x, shape))
+    return record(result, (x, lambda g, _: sum_to(g, x.shape)))

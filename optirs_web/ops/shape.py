@@ -10,9 +10,8 @@ from typing import Any
 from ..autograd import record
 from ..errors import ShapeError
 from ..tensors import Tensor
-from .launch import broadcast_shapes, broadcast_strides
 
-__all__ = ["broadcast_to", "permute", "reshape", "strided_view", "transpose"]
+__all__ = ["permute", "reshape", "strided_view", "transpose"]
 
 
 def reshape(x: Tensor, shape: Any) -> Tensor:
@@ -84,24 +83,3 @@ def transpose(x: Tensor, first: int, second: int) -> Tensor:
     order = list(range(x.ndim))
     order[first], order[second] = order[second], order[first]
     return permute(x, order)
-
-
-def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Repeated along new axes and along axes of length 1. No copy.
-
-    Raises:
-        ShapeError: the shape does not fit.
-
-    Example:
-        >>> import optirs_web as ow
-        >>> ow.ops.broadcast_to(ow.ones((1, 2), device="cpu"), (2, 2)).tolist()
-        [[1.0, 1.0], [1.0, 1.0]]
-    """
-    from .reduce import sum_to  # whose gradient is this function
-
-    if x.shape == shape:
-        return x
-    if broadcast_shapes(x.shape, shape) != shape:
-        raise ShapeError(f"shape {x.shape} cannot be broadcast to {shape}")
-    result = strided_view(x, shape, broadcast_strides(x, shape))
-    return record(result, (x, lambda g, _: sum_to(g, x.shape)))

@@ -13,7 +13,7 @@ from .launch import need_float32, row_kernel
 from .limits import in_parts
 from .reduce import normalize_axes, one_axis, sum
 from .shape import permute
-from .unary import exp
+from .unary import exp, log
 
 __all__ = ["log_softmax", "softmax"]
 
@@ -99,9 +99,8 @@ def _over_rows(x: Tensor, *, is_log: bool) -> Tensor:
 
 def _of_long_rows(x: Tensor, *, is_log: bool) -> Tensor:
     """Return the softmax of rows that do not fit a binding, by other operations."""
-    from .compare import isfinite, where
+    from .compare import isfinite, where  # which few tensors need
     from .extremum import max
-    from .unary import log
 
     largest = max(x, -1, keepdims=True)
     below = subtract(x, where(isfinite(largest), largest, math.nan))

@@ -6,10 +6,10 @@ import math
 
 from ..autograd import record
 from ..tensors import Tensor
-from .arithmetic import add, multiply, subtract
+from .arithmetic import add, mean, multiply, subtract
 from .compare import equal, isinf, where
 from .extremum import max
-from .reduce import Axes, any_axes, mean, normalize_axes, reduced_shapes, sum
+from .reduce import Axes, any_axes, normalize_axes, reduced_shapes, sum
 from .shape import reshape
 from .unary import exp, log, sqrt_or_zero_slope, square
 

@@ -22,7 +22,6 @@ HELPERS = {
     "as_images": "gives another walk, by `reshape`",
     "columns_of": "gives the values of `unfold`, and leaves no history",
     "contiguous": "copies values and leaves no history; `in_order` leaves one",
-    "converted": "is `astype` to and from 16 bits",
     "launch_map": "runs a map function and leaves no history",
     "looked_up": "gives the values of `take`, `gather` and `embedding`, and leaves no history",
     "map_function": "runs a map function and leaves no history",
