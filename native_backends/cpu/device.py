@@ -48,6 +48,7 @@ class CpuBackend(Backend):
             offset_alignment=4,
             max_workgroups=_UNLIMITED,
             features=frozenset(),
+            parts="free",
         )
         self._compiled: set[Kernel] = set()
         # OpenBLAS ends the process where it finds no memory for its buffer, which it takes at the first such product.

@@ -63,6 +63,7 @@ class XlaBackend(Backend):
             offset_alignment=4,
             max_workgroups=_UNLIMITED,
             features=frozenset(),
+            parts="none",
         )
         self._single: dict[Any, Compiled] = {}
         self._written: dict[int, Memory] = {}  # since the last wait

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..errors import OptirsError
 from .stats import Stats
@@ -141,6 +141,8 @@ class Capabilities:
         subgroups: long rows are reduced by subgroups; see the module `subgroups`.
         matrices: the subgroup matrices that products use; none unless the user asks for them, see `subgroup_matrices`.
         largest_subgroup: invocations of the largest subgroups; 0 if `matrices` is empty.
+        parts: how compiled steps use parts of a buffer: "free"; "apart" where no command may read one part and write
+            another, as in WebGPU; "none" where what writes a part replaces the buffer, as in XLA.
     """
 
     max_buffer_bytes: int
@@ -158,6 +160,7 @@ class Capabilities:
     subgroups: bool = False
     matrices: tuple[MatrixShape, ...] = ()
     largest_subgroup: int = 0
+    parts: Literal["free", "apart", "none"] = "apart"
 
     def grid(self, workgroups: int) -> tuple[int, int, int]:
         """Return a grid of at least so many workgroups, in as few rows as one dimension allows."""

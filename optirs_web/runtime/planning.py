@@ -1,27 +1,40 @@
-"""Memory of a program: which of its buffers may lie in the same place, because one is done before the other begins."""
+"""The memory of a program: buffers that are not needed at the same time share bytes."""
 
 from __future__ import annotations
 
-from bisect import bisect, insort
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from .backend import Capabilities
 from .buffer import Buffer
 from .launches import Recorded
+from .pool import size_class
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Place", "Plan", "plan"]
+
+_LINE = 64
+"""Bytes of a line of a processor's cache."""
+
+
+class Place(NamedTuple):
+    """The memory of a buffer: the number of a piece, and the offset in it in bytes."""
+
+    piece: int
+    offset: int
 
 
 class Plan(NamedTuple):
-    """Where the buffers of a program lie.
+    """The memory of a program.
 
     Attributes:
-        sizes: of each piece of memory, in bytes.
-        places: the piece of each buffer.
+        sizes: of the pieces, in bytes.
+        places: by buffer.
     """
 
     sizes: list[int]
-    places: dict[Buffer, int]
+    places: dict[Buffer, Place]
 
 
 class _Span(NamedTuple):
@@ -32,39 +45,80 @@ class _Span(NamedTuple):
     buffer: Buffer
 
 
-def plan(
-    recorded: Sequence[Recorded], is_own: Callable[[Buffer], bool], is_temporary: Callable[[Buffer], bool]
-) -> Plan:
-    """Give each buffer of the program a piece of memory, in as few bytes as a greedy choice finds.
+class _Taken(NamedTuple):
+    """Bytes of a piece, from `start` to `end`, that a buffer takes during its span."""
 
-    The largest buffers take theirs first, of equal ones those that are needed longest, and each the smallest piece that
-    is free meanwhile. Two buffers of one launch never share a piece: a kernel cannot be shown one for reading and for
-    writing.
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def plan(
+    recorded: Sequence[Recorded],
+    is_own: Callable[[Buffer], bool],
+    is_temporary: Callable[[Buffer], bool],
+    capabilities: Capabilities,
+) -> Plan:
+    """Return pieces of memory, and the place of each buffer, in as few bytes as a greedy choice finds.
+
+    The largest buffers choose first, of equal ones those that are needed longest. Each takes the first bytes of the
+    first piece that are free during its span, or begins a piece where there are none; without parts it takes all of
+    the smallest piece. A buffer that is read afterwards begins with its piece, since tensors know no offset. Pieces
+    have sizes of the pool, which it would round them to.
 
     Args:
         recorded: launches and copies, in order.
-        is_own: whether the program has to find memory for a buffer.
+        is_own: whether the program has to provide the memory of a buffer.
         is_temporary: whether nobody reads it afterwards.
+        capabilities: of the device.
     """
     sizes: list[int] = []
-    places: dict[Buffer, int] = {}
-    taken: list[list[_Span]] = []  # of each piece, in order
+    places: dict[Buffer, Place] = {}
+    taken: list[list[_Taken]] = []  # of each piece, by start
+    apart = _apart(recorded, is_own) if capabilities.parts == "apart" else {}
+    has_parts = capabilities.parts != "none"
+    alignment = max(_LINE, capabilities.offset_alignment)
     spans = _spans(recorded, is_own, is_temporary, len(recorded))
-    for span in sorted(spans, key=lambda one: (-one.buffer.nbytes, one.first - one.last)):
-        free = (at for at, others in enumerate(taken) if _is_free(others, span))
-        piece = min(free, key=lambda at: sizes[at], default=len(sizes))
-        if piece == len(sizes):
-            sizes.append(span.buffer.nbytes)
+    for span in sorted(spans, key=lambda span: (-span.buffer.nbytes, span.first - span.last)):
+        nbytes = span.buffer.nbytes
+        refused = {places[other].piece for other in apart.get(span.buffer, ()) if other in places}
+        for piece in range(len(sizes)) if has_parts else reversed(range(len(sizes))):
+            offset = _free_offset(taken[piece], span)
+            is_reached = offset == 0 or is_temporary(span.buffer)
+            if piece not in refused and is_reached and offset + nbytes <= sizes[piece]:
+                break
+        else:
+            piece, offset = len(sizes), 0
+            rounded = size_class(nbytes)
+            sizes.append(rounded if rounded <= capabilities.max_buffer_bytes else nbytes)
             taken.append([])
-        insort(taken[piece], span, key=lambda one: one.first)
-        places[span.buffer] = piece
+        places[span.buffer] = Place(piece, offset)
+        end = -(-(offset + nbytes) // alignment) * alignment if has_parts else sizes[piece]
+        insort(taken[piece], _Taken(offset, end, span.first, span.last))
     return Plan(sizes, places)
 
 
-def _is_free(taken: list[_Span], span: _Span) -> bool:
-    """None of what has been given a piece needs it at the same time."""
-    at = bisect(taken, span.first, key=lambda one: one.first)
-    return not (at and taken[at - 1].last >= span.first) and not (at < len(taken) and taken[at].first <= span.last)
+def _free_offset(taken: Sequence[_Taken], span: _Span) -> int:
+    """Return the first offset from which a buffer is free of those that a piece has during its span, by start."""
+    offset, nbytes = 0, span.buffer.nbytes
+    for start, end, first, last in taken:
+        if first <= span.last and span.first <= last:
+            if offset + nbytes <= start:
+                break
+            offset = max(offset, end)
+    return offset
+
+
+def _apart(recorded: Sequence[Recorded], is_own: Callable[[Buffer], bool]) -> dict[Buffer, set[Buffer]]:
+    """Return by buffer those that a launch reads where it writes this one, or writes where it touches this one."""
+    apart: defaultdict[Buffer, set[Buffer]] = defaultdict(set)
+    for launch in recorded:
+        written = {view.buffer for view in launch.writes if is_own(view.buffer)}
+        touched = written | {view.buffer for view in launch.reads if is_own(view.buffer)}
+        for buffer in touched:
+            apart[buffer] |= (touched if buffer in written else written) - {buffer}
+    return apart
 
 
 def _spans(
@@ -76,9 +130,9 @@ def _spans(
     """
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
-    for at, one in enumerate(recorded):
-        for view in (*one.reads, *one.writes):
+    for index, launch in enumerate(recorded):
+        for view in (*launch.reads, *launch.writes):
             if is_own(view.buffer):
-                first.setdefault(view.buffer, at)
-                last[view.buffer] = at
-    return [_Span(at, last[one] if is_temporary(one) else end, one) for one, at in first.items()]
+                first.setdefault(view.buffer, index)
+                last[view.buffer] = index
+    return [_Span(index, last[buffer] if is_temporary(buffer) else end, buffer) for buffer, index in first.items()]

@@ -14,6 +14,7 @@ from .fusion import fuse, stays
 from .launches import Copy, Launch, Recorded
 from .modes import Block, Mode
 from .planning import Plan, plan
+from .uses import placed
 
 if TYPE_CHECKING:
     from .device import Device
@@ -35,7 +36,7 @@ class NotReadyError(Exception):
 
 
 class ProgramBuffer(Buffer):
-    """A buffer of a program: what its launches name, until it is known which memory it shares.
+    """A buffer of a program: what its launches name, a piece of memory once it is known which buffers share it.
 
     The buffer that tensors hold is another one. When that has gone, nobody but the program reads this.
 
@@ -175,22 +176,25 @@ class Program:
         except OutOfDeviceMemoryError:
             self._compute_again()
             planned = self._place(allocate)
-        for buffer, piece in planned.places.items():
-            buffer.handle = self._owned[piece][0]
+        pieces = [self._piece(handle, nbytes) for handle, nbytes in self._owned]
+        places = {buffer: View(pieces[at.piece], at.offset, buffer.nbytes) for buffer, at in planned.places.items()}
+        self.launches = [placed(launch, places) for launch in self.launches]
         for own in self._made:
             held = own.held_by() if own.held_by is not None else None
-            if held is not None:
-                if own.handle is None:  # no launch touches it
-                    self._owned.append(allocate(own.nbytes))
-                    own.handle = self._owned[-1][0]
-                held.handle = own.handle
+            if held is None:
+                continue
+            if own in places:
+                held.handle = places[own].buffer.handle
+            else:  # no launch touches it
+                self._owned.append(allocate(own.nbytes))
+                held.handle = self._owned[-1][0]
         self._made = []
         self.dispatches = sum(isinstance(one, Launch) for one in self.launches)
         self.copies = len(self.launches) - self.dispatches
 
     def _place(self, allocate: Callable[[int], tuple[Any, int]]) -> Plan:
         """Memory for what is launched."""
-        planned = plan(self.launches, _is_own, _is_temporary)
+        planned = plan(self.launches, _is_own, _is_temporary, self.device.capabilities)
         for nbytes in planned.sizes:
             self._owned.append(allocate(nbytes))
         return planned
@@ -206,6 +210,12 @@ class Program:
         got = self.nbytes
         self._give_back()
         shrink(self, got, _is_own, _is_temporary)
+
+    def _piece(self, handle: Any, nbytes: int) -> ProgramBuffer:
+        """Return the buffer that the launches name for a piece of memory."""
+        piece = self.make(nbytes)
+        piece.handle = handle
+        return piece
 
     def make(self, nbytes: int) -> ProgramBuffer:
         """A buffer that no tensor holds."""

@@ -103,7 +103,7 @@ def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> No
     room = got if held.limit is None else held.limit - held.live_bytes
 
     def needed(launches: Sequence[Recorded]) -> int:
-        return sum(map(size_class, plan(launches, is_own, is_temporary).sizes))
+        return sum(map(size_class, plan(launches, is_own, is_temporary, program.device.capabilities).sizes))
 
     def has_room(launches: Sequence[Recorded]) -> bool:
         return needed(launches) <= room

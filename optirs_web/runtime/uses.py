@@ -9,7 +9,7 @@ from itertools import accumulate
 from .buffer import Buffer, View
 from .launches import Copy, Launch, Recorded
 
-__all__ = ["Uses", "renamed"]
+__all__ = ["Uses", "placed", "renamed"]
 
 
 class Uses:
@@ -44,10 +44,20 @@ def renamed(one: Recorded, names: Mapping[Buffer, Buffer]) -> Recorded:
     """The launch or copy with other buffers in the place of some."""
     if not any(view.buffer in names for view in (*one.reads, *one.writes)):
         return one
+    return _with_views(one, lambda view: View(names.get(view.buffer, view.buffer), view.offset, view.nbytes))
+
+
+def placed(one: Recorded, places: Mapping[Buffer, View]) -> Recorded:
+    """Return the launch or copy with the memory of some buffers in their place."""
+
+    def moved(view: View) -> View:
+        place = places.get(view.buffer)
+        return view if place is None else View(place.buffer, place.offset + view.offset, view.nbytes)
+
+    return _with_views(one, moved)
+
+
+def _with_views(one: Recorded, change: Callable[[View], View]) -> Recorded:
     if isinstance(one, Copy):
-        return Copy(_moved(one.source, names), _moved(one.target, names))
-    return Launch(one.kernel, tuple(_moved(view, names) for view in one.views), one.grid, one.parameters)
-
-
-def _moved(view: View, names: Mapping[Buffer, Buffer]) -> View:
-    return View(names[view.buffer], view.offset, view.nbytes) if view.buffer in names else view
+        return Copy(change(one.source), change(one.target))
+    return Launch(one.kernel, tuple(map(change, one.views)), one.grid, one.parameters)
