@@ -31,11 +31,8 @@ from .derivatives import (
 from .dlpack import from_dlpack as from_dlpack
 from .explained import explain as explain
 from .gradchecks import gradcheck as gradcheck, gradgradcheck as gradgradcheck
-from .memory import (
-    empty_cache as empty_cache,
-    memory_stats as memory_stats,
-    memory_timeline as memory_timeline,
-)
+from .memory import empty_cache as empty_cache, memory_stats as memory_stats
+from .memory.timeline import memory_timeline as memory_timeline
 from .ops import (
     concat as concat,
     cross_entropy as cross_entropy,

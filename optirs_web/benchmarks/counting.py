@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..memory import memory_timeline
+from ..memory.timeline import memory_timeline
 from ..runtime.device import Device
 
 __all__ = ["NAMES", "counts_of", "peak_of"]

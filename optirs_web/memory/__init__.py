@@ -1,4 +1,4 @@
-"""Memory of a device: statistics, a timeline of allocations and releases, and `empty_cache`, which trims the pool."""
+"""Memory of a device: statistics, and `empty_cache`, which trims the pool. `timeline` records its events."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from ..runtime.registry import device as device_of, opened
 if TYPE_CHECKING:
     from ..runtime.device import Device
     from ..runtime.stats import MemoryStats
-    from .timeline import MemoryTimeline
 
-__all__ = ["empty_cache", "memory_stats", "memory_timeline"]
+__all__ = ["empty_cache", "memory_stats"]
 
 
 def memory_stats(device: str | Device | None = None) -> MemoryStats:
@@ -41,22 +40,3 @@ def empty_cache(device: str | Device | None = None) -> None:
     """
     for opened_device in opened() if device is None else [device_of(device)]:
         opened_device.trim()
-
-
-def memory_timeline(device: str | Device | None = None) -> MemoryTimeline:
-    """Return a context manager that records each event of a device's memory in a ``with`` block.
-
-    Without an open timeline nothing is recorded and nothing costs time.
-
-    Example:
-        >>> import optirs_web as ow
-        >>> with ow.memory_timeline("cpu") as timeline:
-        ...     x = ow.full((1024,), 2.0, device="cpu").exp()
-        >>> timeline.peak >= 8192
-        True
-        >>> timeline.live_at_peak().total() == timeline.peak
-        True
-    """
-    from .timeline import MemoryTimeline  # imported where it is used: not every training needs it
-
-    return MemoryTimeline(device_of(device))

@@ -10,12 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .timeline import BEFORE
-
 if TYPE_CHECKING:
     from .timeline import MemoryEvent, MemoryTimeline
 
-__all__ = ["as_json", "plotted", "summarized"]
+__all__ = ["BEFORE", "as_json", "plotted", "summarized"]
+
+BEFORE = "(there before)"
+"""The label of memory that was in use when the timeline began."""
 
 _COLORS = ("#b0b7bf", "#1f5fa8", "#d1495b", "#2a7f62", "#e3a02c", "#7a5aa6", "#4fb0c6", "#8c6d46")
 _POOL, _INK = "#e3e7eb", "#222222"

@@ -9,18 +9,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..runtime.registry import device as device_of
+from .reports import BEFORE, as_json, plotted, summarized
+
 if TYPE_CHECKING:
     from ..runtime.buffer import View
     from ..runtime.device import Device
     from ..runtime.kernels import Kernel
 
-__all__ = ["BEFORE", "MemoryEvent", "MemoryTimeline"]
+__all__ = ["MemoryEvent", "MemoryTimeline", "memory_timeline"]
 
 _TAKEN = ("allocate", "reuse")
 _LET_GO = ("release", "free")
 
-BEFORE, STEP, _NO_KERNEL = "(there before)", "(compiled steps)", "(no kernel)"
-"""Labels of memory that was in use when the timeline began, that compiled steps keep, that no kernel has used yet."""
+STEP, _NO_KERNEL = "(compiled steps)", "(no kernel)"
+"""Labels of memory that compiled steps keep, and that no kernel has used yet."""
 
 
 @dataclass(slots=True)
@@ -161,8 +164,6 @@ class MemoryTimeline:
         or null), ``first_live``, ``first_pooled``, ``peak``, ``peak_held`` (bytes) and ``events``: a list of objects
         with the attributes of `MemoryEvent`.
         """
-        from .reports import as_json
-
         return as_json(self, path)
 
     def plot(self, path: str | os.PathLike[str] | None = None, against: Literal["events", "time"] = "events") -> Any:
@@ -178,12 +179,25 @@ class MemoryTimeline:
             ImportError: matplotlib is not installed; the message says how to.
             ValueError: `against` is something else.
         """
-        from .reports import plotted
-
         return plotted(self, path, against)
 
     def summary(self) -> str:
         """Return a table as text: counts and bytes by kind of event, and the bytes in use at the peak by kernel."""
-        from .reports import summarized
-
         return summarized(self)
+
+
+def memory_timeline(device: str | Device | None = None) -> MemoryTimeline:
+    """Return a context manager that records each event of a device's memory in a ``with`` block.
+
+    Without an open timeline nothing is recorded and nothing costs time.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> with ow.memory_timeline("cpu") as timeline:
+        ...     x = ow.full((1024,), 2.0, device="cpu").exp()
+        >>> timeline.peak >= 8192
+        True
+        >>> timeline.live_at_peak().total() == timeline.peak
+        True
+    """
+    return MemoryTimeline(device_of(device))

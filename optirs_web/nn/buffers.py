@@ -9,6 +9,7 @@ from ..hostdata import HostData
 from ..ops.launch import contiguous
 from ..recovery import KeepsValues, keep_track
 from ..runtime.device import Device
+from ..runtime.dtypes import dtype as dtype_of
 from ..tensors import Tensor, tensor
 
 __all__ = ["Buffer"]
@@ -88,7 +89,5 @@ class Buffer(Tensor, KeepsValues):
 
 def _restore(content: bytes, shape: tuple[int, ...], dtype: str, device: str, persistent: bool) -> Buffer:
     """Return a pickled buffer."""
-    from ..runtime.dtypes import dtype as dtype_of
-
     values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)
     return Buffer(values, persistent=persistent)

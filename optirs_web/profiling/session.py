@@ -19,9 +19,11 @@ from ..runtime.registry import device as device_of, device_async, opened
 from ..runtime.timing import GPU_TIMESTAMPS
 from .analysis import Summary, bottleneck_of, covered, kernel_runs, summarize, tick_of
 from .peaks import Peaks, peaks_of, peaks_of_async
+from .plot import draw
 from .records import Bottleneck, HostSpan, KernelRun, Step
 from .table import Table
 from .tap import Tap
+from .trace import trace_of
 from .units import seconds_text
 
 if TYPE_CHECKING:
@@ -256,8 +258,6 @@ class Profile:
         Args:
             path: the file, which is replaced as a whole.
         """
-        from .trace import trace_of
-
         target = Path(path)
         partial = target.with_name(f".{target.name}.part")
         try:
@@ -279,8 +279,6 @@ class Profile:
         Raises:
             ImportError: matplotlib is not installed.
         """
-        from .plot import draw
-
         return draw(self._title, self.summaries, path)
 
 
