@@ -1,6 +1,6 @@
 """Routines and the plumbing around arrays, written once for NumPy and JAX.
 
-A routine takes the place of a cooperative kernel. It is called with `xp`, the kernel's parameters and its bindings, and
+A routine replaces a cooperative kernel. It is called with `xp`, the kernel's parameters and its bindings, and
 returns the bindings that the kernel writes, in their order. `xp` is the module `numpy_arrays` or `jax_arrays`: the
 names of `numpy` or `jax.numpy`, and a few functions for what the two do differently. In NumPy bindings are bytes, which
 are written in place, and results that are views of them; in JAX they are vectors of 32-bit elements, and results are

@@ -1,4 +1,4 @@
-"""The smallest or largest elements along an axis, and their places."""
+"""The smallest or largest elements along an axis, and their indices."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from . import Array, Parameters, Results
 __all__ = ["ROUTINES"]
 
 
-def _extremum(xp: Any, p: Parameters, values: Array, places: Array, result: Array) -> Results:
-    """Return the extreme of each chunk of the candidates: its value, or its place along the axis."""
+def _extremum(xp: Any, p: Parameters, values: Array, indices: Array, result: Array) -> Results:
+    """Return the extreme of each chunk of the candidates: its value, or its index along the axis."""
     outer, length, inner, count = p["outer"], p["length"], p["inner"], p["count"]
     typed = (xp.floats, xp.ints, xp.words)[p["kind"]]
     table = typed(values)[: outer * length * inner].reshape(outer, length, inner)
     candidates = None
     if p["has_places"]:
-        candidates = xp.ints(places)[: outer * count * inner].reshape(outer, count, inner)
-    extreme = _places_of_extremes(xp, p, table if candidates is None else xp.taken_along(table, candidates))
+        candidates = xp.ints(indices)[: outer * count * inner].reshape(outer, count, inner)
+    extreme = _indices_of_extremes(xp, p, table if candidates is None else xp.taken_along(table, candidates))
     if candidates is not None:
         extreme = xp.taken_along(candidates, extreme)
     if p["gives_value"]:
@@ -26,18 +26,18 @@ def _extremum(xp: Any, p: Parameters, values: Array, places: Array, result: Arra
     return (xp.put(xp.ints(result), extreme),)
 
 
-def _places_of_extremes(xp: Any, p: Parameters, table: Array) -> Array:
-    """Return the place of the first extreme of each chunk of (outer, count, inner), as (outer, chunks, inner)."""
+def _indices_of_extremes(xp: Any, p: Parameters, table: Array) -> Array:
+    """Return the index of the first extreme of each chunk of (outer, count, inner), as (outer, chunks, inner)."""
     outer, count, inner = table.shape
     chunk = min(p["chunk"], count)
     chunks, end = count // chunk, count - count % chunk
     find = xp.argmin if p["is_smallest"] else xp.argmax
-    places = find(table[:, :end].reshape(outer, chunks, chunk, inner), axis=2)
+    indices = find(table[:, :end].reshape(outer, chunks, chunk, inner), axis=2)
     if chunks > 1:
-        places = places + chunk * xp.arange(chunks)[:, None]
+        indices = indices + chunk * xp.arange(chunks)[:, None]
     if end == count:
-        return places
-    return xp.concatenate([places, end + find(table[:, end:], axis=1)[:, None]], axis=1)
+        return indices
+    return xp.concatenate([indices, end + find(table[:, end:], axis=1)[:, None]], axis=1)
 
 
 ROUTINES: dict[str, Callable[..., Results]] = {"extremum": _extremum}

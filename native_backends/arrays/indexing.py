@@ -27,7 +27,7 @@ def _is_shared(p: Parameters) -> bool:
     return (p["outer_stride"], p["inner_stride"]) == (0, 0)
 
 
-def _places(xp: Any, p: Parameters, indices: Array, outer: int) -> Array:
+def _entries(xp: Any, p: Parameters, indices: Array, outer: int) -> Array:
     """Return the index of each entry, (outer, count, inner), or (1, count, 1) where it is shared."""
     shape = (1, p["count"], 1) if _is_shared(p) else (outer, p["count"], p["inner"])
     strides = [p[f"{name}_stride"] for name in ("outer", "entry", "inner")]
@@ -41,14 +41,14 @@ def _gather(xp: Any, p: Parameters, values: Array, indices: Array, result: Array
     if not length:
         return (xp.put(xp.words(result), xp.full(target.shape, p["missing"], dtype=target.dtype)),)
     source = xp.words(values)[: outer * length * inner].reshape(outer, length, inner)
-    places = _places(xp, p, indices, outer)
+    positions = _entries(xp, p, indices, outer)
     if p["wraps"]:
-        places = xp.where(places < 0, places + length, places)
-    is_missing = (places < 0) | (places >= length)
+        positions = xp.where(positions < 0, positions + length, positions)
+    is_missing = (positions < 0) | (positions >= length)
     if _is_shared(p):
-        taken = xp.into(target, xp.take, source, places.reshape(-1), axis=1, mode="clip")
+        taken = xp.into(target, xp.take, source, positions.reshape(-1), axis=1, mode="clip")
     else:
-        taken = xp.taken_along(source, places, target)
+        taken = xp.taken_along(source, positions, target)
     return (xp.put(xp.words(result), xp.masked(taken, is_missing, p["missing"])),)
 
 
@@ -57,19 +57,19 @@ def _scatter(xp: Any, p: Parameters, values: Array, indices: Array, sums: Array)
     outer = p["size"] // (length * inner)
     shape = (outer, length, inner)
     added = xp.floats(values)[: outer * count * inner].reshape(outer, count, inner)[:, entries]
-    result = xp.scattered_sums(shape, _places(xp, p, indices, outer)[:, entries], added)
+    result = xp.scattered_sums(shape, _entries(xp, p, indices, outer)[:, entries], added)
     if p["first"]:
         result += xp.floats(sums)[: p["size"]].reshape(shape)
     return (xp.put(xp.floats(sums), result),)
 
 
-def _window_places(xp: Any, p: Parameters, values: Array, places: Array, images: Array) -> Results:
+def _window_places(xp: Any, p: Parameters, values: Array, indices: Array, images: Array) -> Results:
     pixels, windows = p["height"] * p["width"], p["out_height"] * p["out_width"]
     planes = p["size"] // pixels
-    added, pixel = (
-        vector[: planes * windows].reshape(planes, windows, 1) for vector in (xp.floats(values), xp.ints(places))
+    added, pixel_of_window = (
+        vector[: planes * windows].reshape(planes, windows, 1) for vector in (xp.floats(values), xp.ints(indices))
     )
-    return (xp.put(xp.floats(images), xp.scattered_sums((planes, pixels, 1), pixel, added)),)
+    return (xp.put(xp.floats(images), xp.scattered_sums((planes, pixels, 1), pixel_of_window, added)),)
 
 
 def _join(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:

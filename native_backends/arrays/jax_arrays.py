@@ -120,14 +120,14 @@ def assigned(array: Array, index: Any, values: Array) -> Array:
     return array.at[index].set(values)
 
 
-def taken_along(source: Array, places: Array, out: Array | None = None) -> Array:
-    """Return the elements at places along the middle axis of three; `out`, of their shape, is where NumPy writes them.
+def taken_along(source: Array, indices: Array, out: Array | None = None) -> Array:
+    """Return the elements at indices along the middle axis of three; `out`, of their shape, is where NumPy writes them.
 
-    Those whose place is not within the axis mean nothing.
+    Those whose index is not within the axis are undefined.
     """
     outer, _, inner = source.shape
-    places = jnp.broadcast_to(places, (outer, places.shape[1], inner))
-    return jnp.take_along_axis(source, places, axis=1, mode="clip")
+    indices = jnp.broadcast_to(indices, (outer, indices.shape[1], inner))
+    return jnp.take_along_axis(source, indices, axis=1, mode="clip")
 
 
 def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
@@ -141,20 +141,20 @@ def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int]
     return lax.pad(values, jnp.asarray(fill, target.dtype), edges)
 
 
-def scattered_sums(shape: tuple[int, int, int], places: Array, values: Array) -> Array:
-    """Return the sums of the values with the same place along the middle axis.
+def scattered_sums(shape: tuple[int, int, int], indices: Array, values: Array) -> Array:
+    """Return the sums of the values with the same index along the middle axis.
 
     Args:
         shape: (outer, length, inner), of the sums.
-        places: (outer, count, inner), or (1, count, 1). Values whose place is not within the length are left out.
+        indices: (outer, count, inner), or (1, count, 1). Values whose index is not within the length are left out.
         values: (outer, count, inner).
     """
-    is_there = (places >= 0) & (places < shape[1])
-    values, places = jnp.where(is_there, values, 0), jnp.where(is_there, places, 0)
+    is_inside = (indices >= 0) & (indices < shape[1])
+    values, indices = jnp.where(is_inside, values, 0), jnp.where(is_inside, indices, 0)
     sums = jnp.zeros(shape, values.dtype)
-    if places.shape[::2] == (1, 1):
-        return sums.at[:, places.reshape(-1)].add(values)
-    return sums.at[jnp.arange(shape[0])[:, None, None], places, jnp.arange(shape[2])].add(values)
+    if indices.shape[::2] == (1, 1):
+        return sums.at[:, indices.reshape(-1)].add(values)
+    return sums.at[jnp.arange(shape[0])[:, None, None], indices, jnp.arange(shape[2])].add(values)
 
 
 _SEGMENT = 64
@@ -171,9 +171,9 @@ def segment_sums(values: Array, is_head: Array, is_counted: Array, sums: Array) 
         sums: (count, columns).
     """
     count = values.shape[0]
-    places = lax.iota(jnp.int32, count)
-    head = lax.cummax(jnp.where(is_head, places, 0))
-    head_in_part = jnp.where(is_counted, jnp.maximum(head, places - places % _SEGMENT), count)
+    numbers = lax.iota(jnp.int32, count)
+    head = lax.cummax(jnp.where(is_head, numbers, 0))
+    head_in_part = jnp.where(is_counted, jnp.maximum(head, numbers - numbers % _SEGMENT), count)
     of_parts = jnp.zeros_like(values).at[head_in_part].add(values, mode="drop")
     totals = jnp.zeros_like(values).at[head].add(of_parts, mode="drop", indices_are_sorted=True)
     return jnp.where(is_head[:, None], totals, sums)
@@ -215,7 +215,7 @@ def strided(
     if _is_nested(counts, steps):
         seen = _cut(seen, counts, steps)
     else:
-        seen = seen[_places(counts, steps)]
+        seen = seen[_strided_offsets(counts, steps)]
     seen = seen.transpose(sorted(range(len(axes)), key=axes.__getitem__))
     once = [size if axis in axes else 1 for axis, size in enumerate(shape)]
     return jnp.broadcast_to(seen.reshape(once), tuple(shape))
@@ -245,17 +245,17 @@ def _part(array: Array, start: Any, size: int) -> Array:
 def _cut(flat: Array, counts: Sequence[int], steps: Sequence[int]) -> Array:
     """Return slices of reshaped slices, one axis after the other."""
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
-        rest = _extent(counts[axis + 1 :], steps[axis + 1 :])
-        if rest == 1:
+        extent = _extent(counts[axis + 1 :], steps[axis + 1 :])
+        if extent == 1:
             return flat[..., ::step]
         missing = count * step - flat.shape[-1]
         if missing:
             flat = jnp.pad(flat, [(0, 0)] * axis + [(0, missing)])
-        flat = flat.reshape(*flat.shape[:-1], count, step)[..., :rest]
+        flat = flat.reshape(*flat.shape[:-1], count, step)[..., :extent]
     return flat.reshape(tuple(counts))
 
 
-def _places(counts: Sequence[int], steps: Sequence[int]) -> Any:
+def _strided_offsets(counts: Sequence[int], steps: Sequence[int]) -> Any:
     return sum(
         (step * jnp.arange(count)).reshape(-1, *[1] * (len(counts) - 1 - axis))
         for axis, (count, step) in enumerate(zip(counts, steps, strict=True))
@@ -270,17 +270,17 @@ def windows(array: Array, starts: Array, size: int) -> Array:
     return jax.vmap(lambda start: lax.dynamic_slice(array, (start,), (size,)))(starts.astype(jnp.int32))
 
 
-# XLA makes a scatter to a single place a slice and its update; where the vector is itself a slice, it merges the two as
-# if the place were within. So a single place that is left out is one within as well, and keeps what it has.
+# XLA makes a scatter to a single index a slice and its update; where the vector is itself a slice, it merges the two as
+# if the index were within. So a single index that is left out is 0 instead, and is written with what it holds.
 
 
-def put_at(old: Array, places: Array, values: Array, is_written: Array) -> Array:
-    """Return a vector or table with other elements or rows, (places, ...), at these places, where that is set."""
-    if places.size > 1:
-        return old.at[jnp.where(is_written, places, old.shape[0])].set(values, mode="drop")
-    place = jnp.where(is_written, places, 0)
-    kept = jnp.take(old, place, axis=0, mode="clip")
-    return old.at[place].set(jnp.where(is_written[0], values, kept), mode="drop")
+def put_at(old: Array, indices: Array, values: Array, is_written: Array) -> Array:
+    """Return a vector or table with other elements or rows, (count, ...), at these indices, where the mask is set."""
+    if indices.size > 1:
+        return old.at[jnp.where(is_written, indices, old.shape[0])].set(values, mode="drop")
+    index = jnp.where(is_written, indices, 0)
+    kept = jnp.take(old, index, axis=0, mode="clip")
+    return old.at[index].set(jnp.where(is_written[0], values, kept), mode="drop")
 
 
 def put_windows(old: Array, starts: Array, values: Array, is_active: Array) -> Array:
@@ -289,9 +289,9 @@ def put_windows(old: Array, starts: Array, values: Array, is_active: Array) -> A
     if starts.size == 1:
         starts, left_out = jnp.where(is_active, starts, 0), 0
         values = jnp.where(is_active[0], values, windows(old, starts, values.shape[1]))
-    places = jnp.where(is_active, starts.astype(jnp.int32), left_out)
+    offsets = jnp.where(is_active, starts.astype(jnp.int32), left_out)
     rows = lax.ScatterDimensionNumbers((1,), (), (0,))
-    return lax.scatter(old, places[:, None], values, rows, unique_indices=True, mode="drop")
+    return lax.scatter(old, offsets[:, None], values, rows, unique_indices=True, mode="drop")
 
 
 def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int], is_active: Array) -> Array:
@@ -307,9 +307,9 @@ def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int]
     counts, steps = [shape[axis] for axis in axes], [strides[axis] for axis in axes]
     if _extent(counts, steps) == math.prod(shape):
         return put_windows(old, starts, flat, is_active)
-    places = starts.astype(jnp.int32)[:, None] + jnp.asarray(_places(counts, steps), jnp.int32).reshape(-1)
-    places = jnp.where(is_active[:, None], places, old.size)
-    return old.at[places].set(as_type(flat, old.dtype), mode="drop", unique_indices=True)
+    offsets = starts.astype(jnp.int32)[:, None] + jnp.asarray(_strided_offsets(counts, steps), jnp.int32).reshape(-1)
+    offsets = jnp.where(is_active[:, None], offsets, old.size)
+    return old.at[offsets].set(as_type(flat, old.dtype), mode="drop", unique_indices=True)
 
 
 # Tables of entries.

@@ -110,9 +110,9 @@ def strided(
     return np.ndarray(shape, array.dtype, array, size * start, [size * stride for stride in strides])
 
 
-def put_at(old: Array, places: Array, values: Array, is_written: Array) -> Array:
-    """Write the elements or rows of a vector or table at these places, (places, ...), where that is set."""
-    old[places[is_written]] = values[is_written]
+def put_at(old: Array, indices: Array, values: Array, is_written: Array) -> Array:
+    """Write the elements or rows of a vector or table at these indices, (count, ...), where the mask is set."""
+    old[indices[is_written]] = values[is_written]
     return old
 
 
@@ -125,34 +125,34 @@ def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int]
     return target
 
 
-def _flat(shape: tuple[int, int, int], places: Array) -> Array:
-    """Return where elements of an array of this shape are in it, by their places along the middle axis."""
+def _flat(shape: tuple[int, int, int], indices: Array) -> Array:
+    """Return the flat indices of elements of an array of this shape, from their indices along the middle axis."""
     outer, length, inner = shape
-    rows: Array = np.arange(outer)[:, None, None] * length + places
+    rows: Array = np.arange(outer)[:, None, None] * length + indices
     rows *= inner
     return rows + np.arange(inner)
 
 
-def taken_along(source: Array, places: Array, out: Array | None = None) -> Array:
-    """Return the elements at places along the middle axis of three, written to `out` if there is one.
+def taken_along(source: Array, indices: Array, out: Array | None = None) -> Array:
+    """Return the elements at indices along the middle axis of three, written to `out` if there is one.
 
-    Those whose place is not within the axis mean nothing.
+    Those whose index is not within the axis are undefined.
     """
-    return np.take(source.reshape(-1), _flat(source.shape, places), out=out, mode="clip")
+    return np.take(source.reshape(-1), _flat(source.shape, indices), out=out, mode="clip")
 
 
-def scattered_sums(shape: tuple[int, int, int], places: Array, values: Array) -> Array:
-    """Return the sums, float64, of the values with the same place along the middle axis.
+def scattered_sums(shape: tuple[int, int, int], indices: Array, values: Array) -> Array:
+    """Return the sums, float64, of the values with the same index along the middle axis.
 
     Args:
         shape: (outer, length, inner), of the sums.
-        places: (outer, count, inner), or (1, count, 1). Values whose place is not within the length are left out.
+        indices: (outer, count, inner), or (1, count, 1). Values whose index is not within the length are left out.
         values: (outer, count, inner).
     """
-    flat, is_there = _flat(shape, places), (places >= 0) & (places < shape[1])
-    if not is_there.all():
-        is_there = np.broadcast_to(is_there, flat.shape)
-        flat, values = flat[is_there], values[is_there]
+    flat, is_inside = _flat(shape, indices), (indices >= 0) & (indices < shape[1])
+    if not is_inside.all():
+        is_inside = np.broadcast_to(is_inside, flat.shape)
+        flat, values = flat[is_inside], values[is_inside]
     return np.bincount(flat.ravel(), values.ravel(), minlength=math.prod(shape)).reshape(shape)
 
 

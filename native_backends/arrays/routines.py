@@ -1,4 +1,4 @@
-"""The routines of this folder by the names of the kernels whose place they take."""
+"""The routines of this folder by the names of the kernels that they replace."""
 
 from __future__ import annotations
 

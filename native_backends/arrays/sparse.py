@@ -13,12 +13,12 @@ __all__ = ["ROUTINES", "row_heads"]
 
 
 def _sorting(xp: Any, rows: Array, block: int) -> Array:
-    """Return the places of a vector's elements, in each block by these elements, equal ones in their order."""
+    """Return the order that sorts each block of a vector; equal elements keep theirs."""
     if rows.size <= block:
         return xp.argsort(rows, stable=True)
     count, end = rows.size // block, rows.size - rows.size % block
-    places = xp.argsort(rows[:end].reshape(count, block), axis=1, stable=True) + block * xp.arange(count)[:, None]
-    return xp.concatenate([places.reshape(-1), end + xp.argsort(rows[end:], stable=True)])
+    order = xp.argsort(rows[:end].reshape(count, block), axis=1, stable=True) + block * xp.arange(count)[:, None]
+    return xp.concatenate([order.reshape(-1), end + xp.argsort(rows[end:], stable=True)])
 
 
 def _sort_rows(xp: Any, p: Parameters, indices: Array, rows: Array, order: Array) -> Results:
@@ -31,8 +31,8 @@ def _merge_rows(
     xp: Any, p: Parameters, rows_in_blocks: Array, order_in_blocks: Array, rows: Array, order: Array
 ) -> Results:
     row, entries = (xp.words(vector)[: p["count"]] for vector in (rows_in_blocks, order_in_blocks))
-    places = _sorting(xp, row, row.size)
-    return xp.put(xp.words(rows), row[places]), xp.put(xp.words(order), entries[places])
+    merged = _sorting(xp, row, row.size)
+    return xp.put(xp.words(rows), row[merged]), xp.put(xp.words(order), entries[merged])
 
 
 def row_heads(xp: Any, p: Parameters, rows: Array) -> tuple[Array, Array]:

@@ -26,14 +26,14 @@ def decoded(xp: Any, kind: str, codes: Array, largest: Array | None = None) -> A
     return decode(codes) if largest is None else decode(codes, largest)
 
 
-def encoded(xp: Any, kind: str, values: Array, places: Array, seed: Any, largest: Array | None = None) -> Array:
+def encoded(xp: Any, kind: str, values: Array, numbers: Array, seed: Any, largest: Array | None = None) -> Array:
     """Return the codes of elements.
 
     Args:
         xp: the array library.
         kind: how they are stored.
         values: float32.
-        places: the number of each element, for bfloat16, which is rounded at random.
+        numbers: the number of each element, for bfloat16, which is rounded at random.
         seed: of that.
         largest: in 8 bits, the largest magnitude of each one's block.
     """
@@ -41,7 +41,7 @@ def encoded(xp: Any, kind: str, values: Array, places: Array, seed: Any, largest
     if kind == "float32":
         return values
     if kind == "bfloat16":
-        return functions["to_bfloat16_stochastic"](values, functions["rounding_bits"](places, seed))
+        return functions["to_bfloat16_stochastic"](values, functions["rounding_bits"](numbers, seed))
     encode = functions[f"to_{kind}"]
     return encode(values) if largest is None else encode(values, largest)
 
@@ -51,11 +51,11 @@ def block_maxima(xp: Any, values: Array) -> Array:
     return xp.abs(xp.pad(values, (0, -values.size % BLOCK))).reshape(-1, BLOCK).max(axis=1)
 
 
-def whole_params(xp: Any, kind: str, params: Array, beside: Array | None) -> Array:
+def whole_params(xp: Any, kind: str, params: Array, codes: Array | None) -> Array:
     """Return the float32 parameters that are updated: those stored with what is stored next to them."""
-    if beside is None:
+    if codes is None:
         return params
-    return xp.codec()["join_halves" if kind == "master" else "add_cut_off"](params, beside)
+    return xp.codec()["join_halves" if kind == "master" else "add_cut_off"](params, codes)
 
 
 def split_params(xp: Any, kind: str, values: Array, random: tuple[Array, Any] | None) -> tuple[Array, Array | None]:
@@ -127,11 +127,11 @@ def _store_state(
             elements = encoded(xp, kind, values, None, None, xp.repeat(most, BLOCK)[:size])
             return elements.astype(codes.dtype), most
         seed = xp.uint32(entry.scalar(p["step_word"])) * np.uint32(2) + np.uint32(p["seed"])
-        places = xp.uint32(entry.members[1]) + xp.arange(size, dtype=np.uint32)
-        return (encoded(xp, kind, values, places, seed).astype(codes.dtype),)
+        numbers = xp.uint32(entry.members[1]) + xp.arange(size, dtype=np.uint32)
+        return (encoded(xp, kind, values, numbers, seed).astype(codes.dtype),)
 
-    new, *rest = xp.over_entries(p, table, 3, scalars, new_codes, *targets)
-    return xp.words(new), *(rest or [maxima])
+    new, *new_maxima = xp.over_entries(p, table, 3, scalars, new_codes, *targets)
+    return xp.words(new), *(new_maxima or [maxima])
 
 
 ROUTINES: dict[str, Callable[..., Results]] = {"load_state": _load_state, "store_state": _store_state}

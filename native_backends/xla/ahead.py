@@ -189,13 +189,13 @@ def compile_step(kernels: Sequence[Kernel], elements: int, topology: str) -> Com
 
     arguments = {name: of_devices(name, shape) for name, shape in shapes.items()}
     state = {name: shape for name, shape in arguments.items() if name in written}
-    rest = {name: shape for name, shape in arguments.items() if name not in written}
-    specs = {name: PartitionSpec("data") if name == "grads" else PartitionSpec() for name in rest}
+    others = {name: shape for name, shape in arguments.items() if name not in written}
+    specs = {name: PartitionSpec("data") if name == "grads" else PartitionSpec() for name in others}
     mapped = jax.shard_map(
         step, mesh=mesh, in_specs=({name: PartitionSpec() for name in state}, specs), out_specs=PartitionSpec()
     )
     with np.errstate(all="ignore"):
-        lowered = jax.jit(mapped, donate_argnums=(0,)).trace(state, rest).lower(lowering_platforms=("tpu",))
+        lowered = jax.jit(mapped, donate_argnums=(0,)).trace(state, others).lower(lowering_platforms=("tpu",))
     compiled = lowered.compile()
     memory: Any = compiled.memory_analysis()
     kinds = ("argument", "output", "alias", "temp", "generated_code")

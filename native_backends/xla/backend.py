@@ -43,9 +43,13 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
 def _no_platform(error: Exception) -> str:
     said = os.environ.get("JAX_PLATFORMS")
-    what = f"JAX finds no device ({' '.join(str(error).split()) or 'of the platforms that it was told'})"
+    message = f"JAX finds no device ({' '.join(str(error).split()) or 'of the platforms that it was told'})"
     installs = "pip install 'jax[cuda13]' for an NVIDIA GPU, 'jax[tpu]' on a TPU VM"
-    return f"{what}: unset JAX_PLATFORMS={said}, or install JAX for it: {installs}" if said else f"{what}: {installs}"
+    return (
+        f"{message}: unset JAX_PLATFORMS={said}, or install JAX for it: {installs}"
+        if said
+        else f"{message}: {installs}"
+    )
 
 
 def open_backend(info: AdapterInfo) -> XlaBackend:

@@ -35,6 +35,6 @@ def total_of(x: Array) -> Array:
 
 
 def last_marked(marks: Array) -> Array:
-    """For each place what marks the last marked one up to there: marks are 1 + a number, 0 for none; 0 before all."""
-    places = jnp.where(marks > 0, lax.iota(np.int32, marks.size), 0)
-    return jnp.maximum(marks[lax.cummax(places)] - 1, 0)
+    """Return for each element the number of the last mark up to it, or 0: marks are 1 + a number, or 0 for none."""
+    numbers = jnp.where(marks > 0, lax.iota(np.int32, marks.size), 0)
+    return jnp.maximum(marks[lax.cummax(numbers)] - 1, 0)

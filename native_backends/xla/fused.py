@@ -32,11 +32,11 @@ class _Steps:
         types = enumerate(self.fused.scalar_types)
         self.scalars = [jnp.asarray(values[f"s{number}"], DTYPES[type_]) for number, type_ in types]
         self.tensors = [
-            self._walked(as_type(bound[f"x{number}_values"], DTYPES[type_]), number, values)
+            self._strided(as_type(bound[f"x{number}_values"], DTYPES[type_]), number, values)
             for number, type_ in enumerate(self.fused.tensor_types)
         ]
 
-    def _walked(self, vector: Array, number: int, values: Values) -> Array:
+    def _strided(self, vector: Array, number: int, values: Values) -> Array:
         if self.fused.flat[number]:
             return vector[: math.prod(self.shape)].reshape(self.shape)
         strides = [values[f"x{number}_stride{axis}"] for axis in range(self.fused.rank)]

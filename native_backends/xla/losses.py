@@ -34,9 +34,9 @@ def _cross_entropy(
     shares = (1 - smoothing) * weight
     losses = shares * (log_sums - below_own)
     if smoothing:
-        each = smoothing / np.float32(columns)
-        losses += each * (weights.sum() * log_sums - (below * weights).sum(axis=1))
-        shares += each * weights.sum()
+        smoothed = smoothing / np.float32(columns)
+        losses += smoothed * (weights.sum() * log_sums - (below * weights).sum(axis=1))
+        shares += smoothed * weights.sum()
     is_counted = labels != p["ignored"]
     known = jnp.stack([maxima[:, 0] + log_sums, jnp.where(is_counted, shares, 0)], axis=1)
     both = jnp.where(is_counted, jnp.stack([losses, weight]), 0)

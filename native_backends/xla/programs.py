@@ -67,9 +67,8 @@ def quick_options() -> Mapping[str, Any]:
 class Regions:
     """The words of one handle while a function is traced: what it began with, and the parts written since.
 
-    A part that is read as it was written is never put into place and taken out again, and one that is written over
-    without being read is not computed. Where parts begin that begin at a traced number is not known, so they are put
-    into place at once.
+    A part that is read as it was written is never merged and taken out again, and one that is written over without
+    being read is not computed. Parts that begin at a traced number are merged at once, as their range is not known.
     """
 
     def __init__(self, words: Array) -> None:
@@ -97,20 +96,20 @@ class Regions:
         self.parts[first, count] = words
 
     def _settle(self, first: int, count: int) -> None:
-        """Put into place the parts that share words with these."""
+        """Merge the parts that share words with these."""
         for key in list(self.parts):
             if key[0] < first + count and first < key[0] + key[1]:
-                self._place(key)
+                self._merge(key)
 
-    def _place(self, key: tuple[int, int]) -> None:
+    def _merge(self, key: tuple[int, int]) -> None:
         words = as_type(self.parts.pop(key), np.uint32)
         whole = words.size == self.words.size
         self.words = words if whole else lax.dynamic_update_slice(self.words, words, (key[0],))
 
     def final(self) -> Array:
-        """All of the words."""
+        """Return all of the words."""
         for key in list(self.parts):
-            self._place(key)
+            self._merge(key)
         return self.words
 
 
@@ -147,23 +146,23 @@ def _ordered(commands: Sequence[Run | Copied]) -> tuple[list[Memory], int]:
 def _apply(
     kernel: Kernel | None,
     regions: Sequence[Regions],
-    places: Sequence[tuple[int, Any, int]],
+    ranges: Sequence[tuple[int, Any, int]],
     values: Mapping[str, Any],
     precision: str,
 ) -> None:
-    """Run a kernel, or a copy, over places: which handle, the first word and how many."""
+    """Run a kernel, or a copy, over ranges: the number of the handle, the first word, and the count of words."""
     if kernel is None:
-        (source, first, count), (target, to, _) = places
+        (source, first, count), (target, to, _) = ranges
         regions[target].store(to, regions[source].load(first, count))
         return
     bindings = kernel.bindings
     arrays = [
         as_type(regions[number].load(first, count), element_type(binding.type))
-        for binding, (number, first, count) in zip(bindings, places, strict=True)
+        for binding, (number, first, count) in zip(bindings, ranges, strict=True)
     ]
     with jax.default_matmul_precision(_PRECISIONS[precision]):
         results = iter(lower(kernel, values, arrays))
-    for binding, (number, first, count) in zip(bindings, places, strict=True):
+    for binding, (number, first, count) in zip(bindings, ranges, strict=True):
         if binding.writes:
             result = next(results)
             assert result.size == count, f"{kernel.name} made {result.size} words for {count} of {binding.name}"
@@ -177,36 +176,36 @@ def _values(kernel: Kernel | None, parameters: bytes) -> dict[str, Any]:
 
 
 def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., Any], list[Memory], int]:
-    """The function of a recorded program, not yet compiled; its handles; and how many it writes."""
+    """Return the function of a recorded program, not yet compiled; its handles; and how many it writes."""
     handles, count = _ordered(commands)
     numbers = {handle: number for number, handle in enumerate(handles)}
     steps = []
     for command in commands:
-        places = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in command.buffers]
+        ranges = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in command.buffers]
         values = _values(command.kernel, command.parameters)
-        steps.append((command.kernel, places, values, command.precision))
+        steps.append((command.kernel, ranges, values, command.precision))
 
     def program(written: Sequence[Array], read: Sequence[Array], _: None = None) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             regions = [Regions(words) for words in (*written, *read)]
-            for kernel, places, values, precision in steps:
-                _apply(kernel, regions, places, values, precision)
+            for kernel, ranges, values, precision in steps:
+                _apply(kernel, regions, ranges, values, precision)
             return tuple(region.final() for region in regions[:count])
 
     return program, handles, count
 
 
 def compile_program(commands: Sequence[Run | Copied]) -> Compiled:
-    """The function of a recorded program, which is compiled at its first call."""
+    """Return the function of a recorded program, which is compiled at its first call."""
     function, handles, count = program_function(commands)
     return Compiled(_jitted(function), count, handles)
 
 
 def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[Compiled, list[Memory], Any]:
-    """The function of one command, from those that are known if it is; its handles; and its further argument.
+    """Return the function of a command, from `known` if it is there; its handles; and its further argument.
 
-    That is a vector of words: where each buffer begins, then the parameters that are not known when it is compiled.
-    Of some kernels over few elements none is known, so that one function serves all shapes.
+    That is a vector of words: the first word of each buffer, then the parameters that are not constants of it. Some
+    kernels over few elements have no constants, so that one function serves all shapes.
     """
     handles, count = _ordered((command,))
     kernel = command.kernel
@@ -216,17 +215,17 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     reach = reach_of(kernel, values, largest) if kernel else None
     if kernel is not None and reach is not None:
         traced, fixed = dict(kernel.parameters), {"reach": reach}
-        places: Any = tuple(number for number, _ in bound)
+        bound_handles: Any = tuple(number for number, _ in bound)
         words: list[Any] = [bound[-1][1]]
         precision = ""  # it multiplies element by element
-        function = partial(_small, kernel, places, traced, reach)
+        function = partial(_small, kernel, bound_handles, traced, reach)
     else:
         traced = traced_parameters(kernel) if kernel else {}
         fixed = {name: value for name, value in values.items() if name not in traced}
-        places = tuple((number, size, size == handles[number].count) for number, size in bound)
+        bound_handles = tuple((number, size, size == handles[number].count) for number, size in bound)
         words, precision = [], command.precision
-        function = partial(_single, kernel, places, fixed, traced, precision, count)
-    key = (kernel, places, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
+        function = partial(_single, kernel, bound_handles, fixed, traced, precision, count)
+    key = (kernel, bound_handles, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
     if key not in known:
         known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else XLA_OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
@@ -259,10 +258,11 @@ def _single(
     with np.errstate(all="ignore"):
         regions = [Regions(words) for words in (*written, *read)]
         firsts = as_type(control[: len(bound)], np.int32)
-        places = [
-            (number, 0 if is_whole else firsts[place], size) for place, (number, size, is_whole) in enumerate(bound)
+        ranges = [
+            (number, 0 if is_whole else firsts[position], size)
+            for position, (number, size, is_whole) in enumerate(bound)
         ]
-        _apply(kernel, regions, places, {**fixed, **_parameters_in(len(bound), traced, control)}, precision)
+        _apply(kernel, regions, ranges, {**fixed, **_parameters_in(len(bound), traced, control)}, precision)
         return tuple(region.final() for region in regions[:count])
 
 

@@ -37,38 +37,38 @@ class Slot:
         codes = floats(stored)
         if kind != "float32":
             codes = xp.codes(stored, slot_storage.BITS[kind]).astype(np.uint32)
-        self._extra = codes[shape[0] * shape[1] :]  # of a tensor with an odd number of halves
+        self._extra = codes[shape[0] * shape[1] :]  # of a tensor with an odd number of 16-bit elements
         self._codes = codes[: shape[0] * shape[1]].reshape(shape)
 
     def rows(self, numbers: Array) -> Slot:
-        """Some of its rows, to load them."""
+        """Return some of the rows, to load them."""
         rows = object.__new__(Slot)
         rows._kind, rows._is_blockwise, rows._largest = self._kind, False, None
         rows._codes = jnp.take(self._codes, numbers, axis=0, mode="clip")
         return rows
 
     def load(self) -> Array:
-        """The elements as f32."""
+        """Return the elements as f32."""
         return decoded(xp, self._kind, self._codes, self._largest if self._is_blockwise else None)
 
-    def stored(self, values: Array, places: Array, seed: Array, mask: Array) -> tuple[Array, ...]:
-        """The words with these values where the mask is set; for 8 bits, the largest magnitudes besides."""
+    def stored(self, values: Array, numbers: Array, seed: Array, mask: Array) -> tuple[Array, ...]:
+        """Return the words with these values where the mask is set; for 8 bits, the largest magnitudes as well."""
         if not self._is_blockwise:
-            return (self.packed(jnp.where(mask, encoded(xp, self._kind, values, places, seed), self._codes)),)
+            return (self.packed(jnp.where(mask, encoded(xp, self._kind, values, numbers, seed), self._codes)),)
         kept = jnp.where(mask, values, np.float32(0))
         largest = jnp.abs(kept).max(axis=1, keepdims=True)
-        codes = jnp.where(mask, encoded(xp, self._kind, kept, places, seed, largest), self._codes)
+        codes = jnp.where(mask, encoded(xp, self._kind, kept, numbers, seed, largest), self._codes)
         return xp.words(codes.astype(np.uint8)), jnp.where(
             mask.any(axis=1, keepdims=True), largest, self._largest
         ).reshape(-1)
 
-    def with_rows(self, numbers: Array, values: Array, places: Array, seed: Array, changes: Array) -> Array:
-        """The words with these values in some rows, where these change."""
-        codes = encoded(xp, self._kind, values, places, seed)
-        return self.packed(put_at(self._codes, numbers, codes, changes))
+    def with_rows(self, rows: Array, values: Array, numbers: Array, seed: Array, changes: Array) -> Array:
+        """Return the words with these values in some rows, where these change."""
+        codes = encoded(xp, self._kind, values, numbers, seed)
+        return self.packed(put_at(self._codes, rows, codes, changes))
 
     def packed(self, codes: Array) -> Array:
-        """The words that hold these codes; not for 8 bits."""
+        """Return the words of these codes; not for 8 bits."""
         flat = jnp.concatenate([codes.reshape(-1), self._extra]) if self._extra.size else codes.reshape(-1)
         return flat if self._kind == "float32" else xp.words(flat.astype(np.uint16))
 
@@ -86,29 +86,29 @@ class Params:
         self._kind = kind
         self._params = floats(bound["params"]).reshape(shape)
         self._name = param_storage.SLOTS.get(kind, "")
-        has_beside = self._name in bound
-        self._beside = xp.codes(bound[self._name], 16).astype(np.uint32).reshape(shape) if has_beside else None
+        has_codes = self._name in bound
+        self._codes = xp.codes(bound[self._name], 16).astype(np.uint32).reshape(shape) if has_codes else None
 
     def load(self) -> Array:
         """Return the parameters to update, as f32 in the shape of the elements."""
-        return whole_params(xp, self._kind, self._params, self._beside)
+        return whole_params(xp, self._kind, self._params, self._codes)
 
     def stored(self, values: Array, mask: Array, random: tuple[Array, Array] | None = None) -> dict[str, Array]:
-        """The bindings with these values where the mask is set.
+        """Return the bindings with these values where the mask is set.
 
         Args:
             values: f32.
             mask: where.
             random: the number of each element and a seed; without them what is rounded at random goes to the nearest.
         """
-        rounded, beside = split_params(xp, self._kind, values, random)
+        rounded, codes = split_params(xp, self._kind, values, random)
         new = {"params": jnp.where(mask, rounded, self._params)}
-        if beside is not None:
-            new[self._name] = xp.words(jnp.where(mask, beside, self._beside).astype(np.uint16))
+        if codes is not None:
+            new[self._name] = xp.words(jnp.where(mask, codes, self._codes).astype(np.uint16))
         return new
 
     def rounded(self, mask: Array) -> dict[str, Array]:
-        """The bindings with the parameters rounded to the nearest, but for vectors of bfloat16."""
+        """Return the bindings with the parameters rounded to the nearest, but for vectors of bfloat16."""
         digits = as_type(self._params, np.uint32) & 0xFFFF
         is_rounded = (digits.reshape(-1, 4) != 0).any(axis=1, keepdims=True)
         changes = jnp.broadcast_to(is_rounded, (is_rounded.size, 4)).reshape(self._params.shape)
@@ -116,5 +116,5 @@ class Params:
 
 
 def largest_of(bound: Mapping[str, Any], name: str) -> Any:
-    """The largest magnitudes of a slot's blocks, if it is stored in 8 bits."""
+    """Return the largest magnitudes of a slot's blocks, if it is stored in 8 bits."""
     return bound.get(slot_storage.largest_name(name))

@@ -22,7 +22,7 @@ from .bindings import DTYPES, Array
 __all__ = ["reach_of", "small"]
 
 _LARGEST = 1 << 12
-"""Words of the largest buffer that a result lies in."""
+"""Words of the largest buffer of a result."""
 
 _MOST = 1 << 16
 """The same, times the elements that one of the result is the sum of."""
@@ -35,7 +35,7 @@ class _Elements:
 
     Args:
         arrays: for each binding all words of the buffer, the result's last.
-        firsts: where each binding begins in it.
+        firsts: the first word of each binding in it.
         reach: of `reach_of`.
     """
 
@@ -45,11 +45,11 @@ class _Elements:
         self.index = lax.iota(np.uint32, self.old.size) - firsts[-1]  # before the first: a large number
         self.inner = lax.broadcasted_iota(np.uint32, (self.old.size, reach), 1)
 
-    def read(self, number: int, place: Array, dtype: Any = np.uint32) -> Array:
-        """Elements of a binding."""
+    def read(self, number: int, index: Array, dtype: Any = np.uint32) -> Array:
+        """Return the elements of a binding at these indices."""
         words = self.arrays[number]
-        at = jnp.minimum(self.firsts[number] + place, np.uint32(words.size - 1)).astype(np.int32)
-        return as_type(words.at[at].get(mode="promise_in_bounds"), dtype)
+        word = jnp.minimum(self.firsts[number] + index, np.uint32(words.size - 1)).astype(np.int32)
+        return as_type(words.at[word].get(mode="promise_in_bounds"), dtype)
 
 
 def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
@@ -73,15 +73,15 @@ def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
 
 
 def small(kernel: Kernel, p: Values, arrays: Sequence[Array], firsts: Array, size: Array, reach: int) -> Array:
-    """The words of the buffer of the result.
+    """Return the words of the buffer of the result.
 
     Args:
         kernel: one that has a reach.
         p: its parameters, all of them traced.
         arrays: for each binding all words of the buffer.
-        firsts: where each binding begins in it.
+        firsts: the first word of each binding in it.
         size: elements of the result.
-        reach: as that was.
+        reach: its reach.
     """
     elements = _Elements(arrays, firsts, reach)
     if isinstance(kernel, ElementwiseKernel):
@@ -94,10 +94,10 @@ def small(kernel: Kernel, p: Values, arrays: Sequence[Array], firsts: Array, siz
 def _map_function(kernel: ElementwiseKernel, p: Values, elements: _Elements) -> Array:
     declared = shell.function_of(kernel.map_module, kernel.name)
     positions: list[Array] = []
-    rest = elements.index
+    remaining = elements.index
     for axis in reversed(range(kernel.rank)):
-        positions.insert(0, rest % p[f"dim{axis}"] if axis else rest)
-        rest = rest // p[f"dim{axis}"]
+        positions.insert(0, remaining % p[f"dim{axis}"] if axis else remaining)
+        remaining = remaining // p[f"dim{axis}"]
     kinds, numbers = iter(kernel.operands), iter(range(len(elements.arrays)))
     operands: list[Any] = []
     for parameter in declared.parameters:
@@ -110,10 +110,10 @@ def _map_function(kernel: ElementwiseKernel, p: Values, elements: _Elements) -> 
         elif kind == "scalar":
             operands.append(p[name])
         else:
-            place = p[f"{name}_start"] if kernel.rank else elements.index
+            index = p[f"{name}_start"] if kernel.rank else elements.index
             for axis, position in enumerate(positions):
-                place = place + position * p[f"{name}_stride{axis}"]
-            operands.append(elements.read(next(numbers), place, dtype))
+                index = index + position * p[f"{name}_stride{axis}"]
+            operands.append(elements.read(next(numbers), index, dtype))
     result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
     return result.astype(np.uint32) if result.dtype == np.bool_ else result
 
@@ -135,23 +135,23 @@ def _sum(p: Values, elements: _Elements) -> Array:
     first = elements.index // p["inner"] % chunks * p["chunk"]
     at = first[:, None] + elements.inner
     is_inside = (elements.inner < p["chunk"]) & (at < p["length"])
-    places = ((row * p["length"])[:, None] + at) * p["inner"] + column[:, None]
-    return jnp.where(is_inside, elements.read(0, places, np.float32), np.float32(0)).sum(axis=1)
+    indices = ((row * p["length"])[:, None] + at) * p["inner"] + column[:, None]
+    return jnp.where(is_inside, elements.read(0, indices, np.float32), np.float32(0)).sum(axis=1)
 
 
 def _place(p: Values, elements: _Elements) -> Array:
     positions: list[Array] = []
-    rest = elements.index
+    remaining = elements.index
     for axis in (3, 2, 1):
-        positions.insert(0, rest % p[f"size{axis}"])
-        rest = rest // p[f"size{axis}"]
-    place, is_there = p["first"], jnp.asarray(True)
-    for axis, position in enumerate([rest, *positions]):
+        positions.insert(0, remaining % p[f"size{axis}"])
+        remaining = remaining // p[f"size{axis}"]
+    word, is_inside = p["first"], jnp.asarray(True)
+    for axis, position in enumerate([remaining, *positions]):
         distance, step = position - p[f"start{axis}"], p[f"step{axis}"]
         number = distance // step
-        is_there = is_there & (position >= p[f"start{axis}"]) & (distance % step == 0) & (number < p[f"count{axis}"])
-        place = place + number * p[f"stride{axis}"]
-    return jnp.where(is_there, elements.read(0, place), p["fill"])
+        is_inside = is_inside & (position >= p[f"start{axis}"]) & (distance % step == 0) & (number < p[f"count{axis}"])
+        word = word + number * p[f"stride{axis}"]
+    return jnp.where(is_inside, elements.read(0, word), p["fill"])
 
 
 def _gather(p: Values, elements: _Elements) -> Array:
@@ -159,9 +159,9 @@ def _gather(p: Values, elements: _Elements) -> Array:
     entry, outer = row % p["count"], row // p["count"]
     at = outer * p["outer_stride"] + entry * p["entry_stride"] + column * p["inner_stride"]
     index = elements.read(1, at, np.int32)
-    place = as_type(index, np.uint32) + jnp.where((index < 0) & (p["wraps"] != 0), p["length"], np.uint32(0))
-    values = elements.read(0, (outer * p["length"] + place) * p["inner"] + column)
-    return jnp.where(place < p["length"], values, p["missing"])
+    position = as_type(index, np.uint32) + jnp.where((index < 0) & (p["wraps"] != 0), p["length"], np.uint32(0))
+    values = elements.read(0, (outer * p["length"] + position) * p["inner"] + column)
+    return jnp.where(position < p["length"], values, p["missing"])
 
 
 _SMALL: dict[str, Callable[[Values, _Elements], Array]] = {

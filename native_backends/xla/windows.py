@@ -58,47 +58,47 @@ class _Axis(NamedTuple):
         return lax.pad(array, np.asarray(fill, array.dtype), edges)
 
     def padded(self, images: Array, fill: float = 0) -> Array:
-        """The images with what lies under taps beyond their edges, and without what lies under none."""
+        """Return the images padded with the pixels under taps beyond their edges, without those under no tap."""
         return self._pad(images, self.before, self.padded_size - self.size - self.before, 0, fill)
 
     def under(self, padded: Array, tap: Any) -> Array:
-        """The pixel under a tap of each window."""
+        """Return the pixel under a tap of each window."""
         part = lax.dynamic_slice_in_dim(padded, tap * self.spacing, self.reach, self.number)
         return lax.slice_in_dim(part, 0, self.reach, self.step, self.number)
 
-    def unfold(self, images: Array, place: int) -> Array:
-        """The pixel under each tap of each window; the taps are a new axis there."""
+    def unfold(self, images: Array, axis: int) -> Array:
+        """Return the pixel under each tap of each window; the taps are a new axis, `axis`."""
         padded = self.padded(images)
         if self.taps > _UNROLLED:
-            return jax.vmap(lambda tap: self.under(padded, tap), out_axes=place)(jnp.arange(self.taps))
-        return jnp.stack([self.under(padded, tap) for tap in range(self.taps)], place)
+            return jax.vmap(lambda tap: self.under(padded, tap), out_axes=axis)(jnp.arange(self.taps))
+        return jnp.stack([self.under(padded, tap) for tap in range(self.taps)], axis)
 
-    def fold(self, values: Array, place: int) -> Array:
-        """The sum of what all taps hold for a pixel: the reverse of `unfold`."""
-        shape = list(values.shape[:place] + values.shape[place + 1 :])
+    def fold(self, values: Array, axis: int) -> Array:
+        """Return for each pixel the sum over the taps that it is under: the transpose of `unfold`."""
+        shape = list(values.shape[:axis] + values.shape[axis + 1 :])
         shape[self.number] = self.padded_size
 
-        def turn(tap: Any, sums: Array) -> Array:
-            own = lax.dynamic_index_in_dim(values, tap, place, keepdims=False)
+        def add_tap(tap: Any, sums: Array) -> Array:
+            of_tap = lax.dynamic_index_in_dim(values, tap, axis, keepdims=False)
             first = tap * self.spacing
             part = lax.dynamic_slice_in_dim(sums, first, self.reach, self.number)
-            part += self._pad(own, 0, 0, self.step - 1, 0)
+            part += self._pad(of_tap, 0, 0, self.step - 1, 0)
             return lax.dynamic_update_slice_in_dim(sums, part, first, self.number)
 
-        sums = self.loop(turn, jnp.zeros(shape, values.dtype))
+        sums = self.loop(add_tap, jnp.zeros(shape, values.dtype))
         return self._pad(sums, -self.before, self.size + self.before - self.padded_size, 0, 0)
 
-    def places(self, tap: Any) -> Array:
-        """The pixel under a tap of each window, along the axis; it may lie outside."""
+    def pixels(self, tap: Any) -> Array:
+        """Return the index of the pixel under a tap of each window, along the axis; it may be outside."""
         pixels: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
         return pixels
 
-    def loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
+    def loop(self, step: Callable[[Any, Any], Any], start: Any) -> Any:
         """Return the result of `turn(tap, value)` applied for each tap in order, from `start` on."""
         if self.taps > _UNROLLED:
-            return lax.fori_loop(0, self.taps, turn, start)
+            return lax.fori_loop(0, self.taps, step, start)
         for tap in range(self.taps):
-            start = turn(tap, start)
+            start = step(tap, start)
         return start
 
 
@@ -115,7 +115,7 @@ def _images(p: Parameters, array: Array, planes: int) -> Array:
 
 
 def _planes(p: Parameters) -> int:
-    """Images, where there is a result for each window."""
+    """Return the number of images, where there is a result for each window."""
     return int(p["size"] // (p["out_height"] * p["out_width"]))
 
 
@@ -142,19 +142,22 @@ def _window_sums(p: Parameters, images: Array, sums: Array) -> Results:
 
 
 class _Best(NamedTuple):
-    """The largest pixel that was met, and its place; -1 before any was."""
+    """The largest pixel so far, and its index in the image; -1 before any."""
 
     value: Array
-    place: Array
+    pixel: Array
 
-    def or_(self, value: Array, place: Array) -> _Best:
-        """Also of others, whose place is negative where there are none: the first of equal ones, and NaN before all."""
+    def or_(self, value: Array, pixel: Array) -> _Best:
+        """Return the larger of this and another, whose index is negative where there is none.
+
+        Of equal ones it is the first, and NaN is larger than all.
+        """
         is_larger = (value > self.value) & ~jnp.isnan(self.value)
-        is_next = (place >= 0) & ((self.place < 0) | jnp.isnan(value) | is_larger)
-        return _Best(jnp.where(is_next, value, self.value), jnp.where(is_next, place, self.place))
+        is_next = (pixel >= 0) & ((self.pixel < 0) | jnp.isnan(value) | is_larger)
+        return _Best(jnp.where(is_next, value, self.value), jnp.where(is_next, pixel, self.pixel))
 
 
-def _window_largest(p: Parameters, images: Array, values: Array, places: Array) -> Results:
+def _window_largest(p: Parameters, images: Array, values: Array, indices: Array) -> Results:
     down, across = _axes(p)
     planes = _planes(p)
 
@@ -164,20 +167,20 @@ def _window_largest(p: Parameters, images: Array, values: Array, places: Array) 
 
     padded = across.padded(_images(p, images, planes))
 
-    def turn_across(tap: Any, best: _Best) -> _Best:
-        x = across.places(tap)
+    def step_across(tap: Any, best: _Best) -> _Best:
+        x = across.pixels(tap)
         return best.or_(across.under(padded, tap), jnp.where(x < across.size, x, -1))
 
-    of_rows = across.loop(turn_across, none(down.size))
-    padded_values, padded_places = down.padded(of_rows.value), down.padded(of_rows.place, -1)
+    of_rows = across.loop(step_across, none(down.size))
+    padded_values, padded_pixels = down.padded(of_rows.value), down.padded(of_rows.pixel, -1)
 
-    def turn_down(tap: Any, best: _Best) -> _Best:
-        x = down.under(padded_places, tap)
-        place = jnp.where(x >= 0, down.places(tap)[:, None] * across.size + x, -1)
-        return best.or_(down.under(padded_values, tap), place)
+    def step_down(tap: Any, best: _Best) -> _Best:
+        x = down.under(padded_pixels, tap)
+        pixel = jnp.where(x >= 0, down.pixels(tap)[:, None] * across.size + x, -1)
+        return best.or_(down.under(padded_values, tap), pixel)
 
-    best = down.loop(turn_down, none(down.windows))
-    return put(values, best.value), put(places, best.place)
+    best = down.loop(step_down, none(down.windows))
+    return put(values, best.value), put(indices, best.pixel)
 
 
 REPLACEMENTS: dict[str, Callable[..., Results]] = {

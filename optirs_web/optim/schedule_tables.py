@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..runtime.device import Device
-from ..runtime.option_kernels import OptionKernel, OptionTable, Places
+from ..runtime.option_kernels import OptionKernel, OptionTable, OptionWords
 from .formulas import LARGEST, Schedule, imports
 
 __all__ = ["Scheduled", "fits", "schedule_table"]
@@ -23,7 +23,7 @@ class Scheduled(NamedTuple):
         chain: schedules, each applied to the value of the one before; and the number of the count of each.
     """
 
-    places: Places
+    places: OptionWords
     base: float
     chain: Sequence[tuple[int, Schedule]]
 
@@ -66,7 +66,7 @@ def schedule_table(device: Device, rows: Sequence[Scheduled], counts: Sequence[f
 def _module(forms: Sequence[tuple[str, str]], counts: int, constants: int) -> str:
     """The map module of `OptionKernel`, with a function for each form of a row."""
     numbered = [*(f"count{number}" for number in range(counts)), *(f"k{number}" for number in range(constants))]
-    members = ", ".join(f"{name}: f32" for name in (*Places._fields, "form", "base", *numbered))
+    members = ", ".join(f"{name}: f32" for name in (*OptionWords._fields, "form", "base", *numbered))
     functions = "".join(f"fn form{number}(row: Row) -> f32 {{\n{body}}}\n\n" for number, (body, _) in enumerate(forms))
     value, steps = "form0(now)", forms[0][1]
     for number, (_, own_steps) in enumerate(forms[1:], 1):

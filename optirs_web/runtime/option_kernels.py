@@ -1,6 +1,6 @@
 """Kernels that change options of parameter groups on a device: schedules, and reductions on a plateau.
 
-A map module has a struct `Row` of float32, which begins with the members of `Places`, and a function `follow`. That
+A map module has a struct `Row` of float32, beginning with those of `OptionWords`, and a function `follow`. That
 returns the row as it is afterwards, and an `Option` of ``shaders/schedules/option.wgsl``. A dispatch applies it to each
 row of a table, and stores the options that have changed in the table `hyper` of an optimizer. `follow` is given what
 its parameters are called:
@@ -25,13 +25,13 @@ from .buffer import Buffer, View
 from .device import Device
 from .kernels import Binding, GeneratedKernel, bindings_of
 
-__all__ = ["NOWHERE", "OptionKernel", "OptionTable", "Places", "host_functions"]
+__all__ = ["NOWHERE", "OptionKernel", "OptionTable", "OptionWords", "host_functions"]
 
 NOWHERE = -1
 _WORKGROUP = 64
 
 
-class Places(NamedTuple):
+class OptionWords(NamedTuple):
     """The words of the table `hyper` that hold an option, 1 - option and its logarithm; `NOWHERE` if none does."""
 
     at: int = NOWHERE

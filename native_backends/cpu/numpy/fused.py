@@ -32,11 +32,11 @@ class _Steps:
         self.shape = tuple(values[f"dim{axis}"] for axis in range(fused.rank)) or (size,)
         self.scalars = [_DTYPES[type_](values[f"s{number}"]) for number, type_ in enumerate(fused.scalar_types)]
         self.tensors = [
-            self._walk(bound[f"x{number}_values"].view(_DTYPES[type_]), number, values)
+            self._strided(bound[f"x{number}_values"].view(_DTYPES[type_]), number, values)
             for number, type_ in enumerate(fused.tensor_types)
         ]
 
-    def _walk(self, memory: Array, number: int, values: Parameters) -> Array:
+    def _strided(self, memory: Array, number: int, values: Parameters) -> Array:
         if self.fused.flat[number]:
             return memory[: math.prod(self.shape)].reshape(self.shape)
         strides = [values[f"x{number}_stride{axis}"] for axis in range(self.fused.rank)]
@@ -71,9 +71,9 @@ class _Steps:
                 case "value":
                     assert value is not None
                     return value[part]
-            rest = self.shape[1:]
-            first, end = (row * math.prod(rest) for row in (part.start, min(part.stop, self.shape[0])))
-            return np.arange(first, end, dtype=np.uint32).reshape(-1, *rest)
+            row_shape = self.shape[1:]
+            first, end = (row * math.prod(row_shape) for row in (part.start, min(part.stop, self.shape[0])))
+            return np.arange(first, end, dtype=np.uint32).reshape(-1, *row_shape)
 
         for step in self.fused.steps:
             result = self.functions[step.function](*(value_of(argument) for argument in step.arguments))
@@ -167,9 +167,9 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
     result = bound[hook.binding]
     steps = _Steps(kernel, bound, values, result.size // 4)
     types = kernel.fused.output_types[1:]
-    rest = [bound[f"y{number}_values"].view(_DTYPES[type_]) for number, type_ in enumerate(types, 1)]
+    others = [bound[f"y{number}_values"].view(_DTYPES[type_]) for number, type_ in enumerate(types, 1)]
     first = result.view(_DTYPES[kernel.fused.output_types[0]])
-    outputs = [array[: math.prod(steps.shape)].reshape(steps.shape) for array in (first, *rest)]
+    outputs = [array[: math.prod(steps.shape)].reshape(steps.shape) for array in (first, *others)]
 
     def run_before() -> None:
         stored = np.empty(result.size, np.uint8)

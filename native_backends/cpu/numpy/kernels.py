@@ -136,7 +136,7 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
     found_inf = rule.bound["found_inf"].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
     step = rule.scalar_names.index("step")
-    rest = 2 if kernel.rule.over_all else 0
+    inactive = 2 if kernel.rule.over_all else 0
     measured = kernel.measured
     if measured is not None:
         names = shell.member_names(rule.module, f"Partial{measured}")
@@ -150,9 +150,11 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
         if kernel.checked and measured is not None:
             skip |= bool(total(partials, names)[names.index(BAD)])
         if rule.transforms is None:
-            is_active = np.where(entries[:, 1] != 0, 1, rest) * (not skip)
+            is_active = np.where(entries[:, 1] != 0, 1, inactive) * (not skip)
         else:
-            is_active = rule.transforms.begin(entries, all_measured, measured if kernel.settles else None, rest, skip)
+            is_active = rule.transforms.begin(
+                entries, all_measured, measured if kernel.settles else None, inactive, skip
+            )
             if skip and "scaler" in rule.bound:
                 rule.bound["scaler"].view(np.float32)[1] = 1
         active = np.flatnonzero(is_active)

@@ -37,7 +37,7 @@ class TransformTables:
         self.gathers = kernel.rule.gathers
         self.kept = bound["kept"].view(np.float32) if "kept" in bound else None
         if "block_entries" in bound:
-            self.places = bound["block_entries"].view(np.uint32).reshape(-1, transform_lookup.BLOCK_ENTRY_WORDS)
+            self.block_entries = bound["block_entries"].view(np.uint32).reshape(-1, transform_lookup.BLOCK_ENTRY_WORDS)
 
     def struct(self, words: Array) -> Any:
         """The struct Transforms of one row of words, or of a table of them."""
@@ -83,12 +83,12 @@ class TransformTables:
                     yield self._index(part)
                 case _:
                     block = part.start // shell.BLOCK
-                    _, first_row, row_size = self.places[block]
+                    _, first_row, row_size = self.block_entries[block]
                     rows = self.bound[f"rows{name.removeprefix('row')}"].view(np.float32)
                     yield rows[first_row + self._index(part) // row_size]
 
     def _index(self, part: slice) -> Array:
-        first = int(self.places[part.start // shell.BLOCK, 0]) * shell.BLOCK
+        first = int(self.block_entries[part.start // shell.BLOCK, 0]) * shell.BLOCK
         return np.arange(first, first + part.stop - part.start, dtype=np.uint32)
 
     def gradient(self, tensor: int, part: slice, raw: Array) -> Array:
@@ -111,7 +111,7 @@ class TransformTables:
         names = transform_lookup.parameters_of(self.module, "transform_gradient")
         for name in names:
             if name not in arguments:
-                _, first_row, row_size = self.places[block]
+                _, first_row, row_size = self.block_entries[block]
                 rows = self.bound[f"rows{name.removeprefix('row')}"].view(np.float32)
                 arguments[name] = rows[first_row + index // row_size]
         result: Array = self.functions["transform_gradient"](*(arguments[name] for name in names))
@@ -126,7 +126,7 @@ class TransformTables:
         return result
 
     def begin(
-        self, entries: Array, partials: Callable[[], Any] | None, number: int | None, rest: int, skip: bool
+        self, entries: Array, partials: Callable[[], Any] | None, number: int | None, inactive: int, skip: bool
     ) -> Any:
         """Run the transforms' part of `advance` for all tensors.
 
@@ -134,7 +134,7 @@ class TransformTables:
             entries: of all tensors.
             partials: gives what was measured over all tensors.
             number: of the transform that is settled here.
-            rest: what is_active is where a tensor has no gradient.
+            inactive: is_active of a tensor without a gradient.
             skip: this call is left out.
 
         Returns:
@@ -151,7 +151,7 @@ class TransformTables:
         if number is not None and partials is not None:
             t = self.functions[f"settle_transform_{number}"](t, partials(), entries[:, 4].astype(np.float32))
         self.words[:] = self.columns_of(t, count)
-        return np.broadcast_to(self.functions["activity"](t, self.on, np.uint32(rest)), count)
+        return np.broadcast_to(self.functions["activity"](t, self.on, np.uint32(inactive)), count)
 
 
 def _as(value: Any, type_: str) -> Any:

@@ -145,7 +145,7 @@ def _window_sums(p: Parameters, images: Array, sums: Array) -> None:
         target[tap.windows] += source[tap.pixels]
 
 
-def _window_largest(p: Parameters, images: Array, values: Array, places: Array) -> None:
+def _window_largest(p: Parameters, images: Array, values: Array, indices: Array) -> None:
     """The pixels of a tap are brought together first: comparing rows of a small image one by one takes far longer."""
     count = p["kernel_height"] * p["kernel_width"]
     planes = p["size"] // (p["out_height"] * p["out_width"])
@@ -163,7 +163,7 @@ def _window_largest(p: Parameters, images: Array, values: Array, places: Array) 
     if np.isnan(largest).any():
         for number, pixels in enumerate(seen):
             np.copyto(chosen, number, where=np.isnan(pixels))
-    _windows(p, places, planes, np.int32)[:] = np.where(
+    _windows(p, indices, planes, np.int32)[:] = np.where(
         first == count, -1, _first_pixels(p) + _pixel_offsets(p)[chosen]
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UnsupportedError, quoted
 from ...runtime.buffer import Buffer, View
-from ...runtime.option_kernels import NOWHERE, OptionTable, Places
+from ...runtime.option_kernels import NOWHERE, OptionTable, OptionWords
 from ...runtime.program import NotReadyError, Program, StaleProgramError
 from ...tensors import Tensor
 from ..by_identity import ByIdentity
@@ -218,7 +218,7 @@ class Attached:
 
     # The device.
 
-    def places(self, group: int, param: str) -> list[Places]:
+    def places(self, group: int, param: str) -> list[OptionWords]:
         """Where an option of a group goes in the table of hyper-parameters: its rows."""
         layout = self.layout
         names = () if layout is None else layout.rule.hyper
@@ -226,7 +226,7 @@ class Attached:
         if layout is None or places == [NOWHERE] * 3:
             return []
         return [
-            Places(*(one if one == NOWHERE else one + row * len(names) for one in places))
+            OptionWords(*(one if one == NOWHERE else one + row * len(names) for one in places))
             for row in layout.hyper_rows(group)
         ]
 
