@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from ..errors import quoted
 from ..ops.random_state import checked_seed
 from .formulas import Curve, Schedule, call, delayed, geometric, hold, joined, ramp
+from .lr_scheduler.arguments import check_all
 
 __all__ = [
     "Schedule",
@@ -42,12 +43,10 @@ Function = TypeVar("Function", bound=Callable[..., Schedule])
 
 
 def _of_numbers(function: Function) -> Function:
-    """Have it refuse, when it is called, what is no finite number, or 0 where that is divided by."""
+    """Return the function with a check of its arguments: finite numbers, and not 0 where that is divided by."""
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> Schedule:
-        from .lr_scheduler.arguments import check_all  # which imports this module
-
         check_all(function.__name__, {**dict(zip(function.__code__.co_varnames, args, strict=False)), **kwargs})
         return function(*args, **kwargs)
 
