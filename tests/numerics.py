@@ -399,7 +399,7 @@ def schedule(name, kind, steps, device):
         for number, (param, group) in enumerate(followed):
             host[number].append(get_option(optimizer.param_groups[group], param))
             word = group * len(names) + names.index(param if param in names else f"one_minus_{param}")
-            source = View(layout.hyper_buffer, 4 * word, 4)
+            source = layout.hyper.word_view(word)
             layout.device.copy(source, View(kept, 4 * (number * (1 + steps) + count), 4))
     read = list(layout.device.read(View.whole(kept)).cast("f"))
     lists = [read[first : first + 1 + steps] for first in range(0, len(read), 1 + steps)]

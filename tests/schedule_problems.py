@@ -1,7 +1,6 @@
 """Optimizers with two groups, theirs and ours, and the options that a scheduler has set."""
 
 import optirs_web as ow
-from optirs_web.runtime.buffer import View
 
 __all__ = ["on_device", "ours", "torchs", "values_of"]
 
@@ -30,4 +29,4 @@ def on_device(optimizer, name="lr", group=0):
     optimizer._refresh()
     layout = optimizer._built
     word = group * len(layout.rule.hyper) + layout.rule.hyper.index(name)
-    return layout.device.read(View(layout.hyper_buffer, 4 * word, 4)).cast("f")[0]
+    return layout.device.read(layout.hyper.word_view(word)).cast("f")[0]

@@ -310,7 +310,7 @@ def test_the_rest_of_a_tensors_last_block_stays_zero(device):
     for _ in range(3):
         optimizer.step(grads=[np.ones(param.shape, np.float32) for param in params])
     arena = params[0]._home.arena
-    shard = optimizer._layout._shards[0]
+    shard = optimizer._layout.shards[0]
     for buffer in (arena.params, *shard.state.values()):
         values = np.frombuffer(device.read(View.whole(buffer)), np.float32)
         outside = np.concatenate([values[3:256], values[256 + 257 :]])

@@ -83,7 +83,7 @@ def test_the_rest_of_a_tensors_last_block_stays_zero(device):
     param = ow.Parameter(np.ones((43, 6), np.float32), device=device)
     optimizer = ow.optim.SparseAdam([param])
     optimizer.step(grads=[ow.SparseRows(np.arange(43), np.ones((43, 6)), param.shape)])
-    shard = optimizer._layout._shards[0]
+    shard = optimizer._layout.shards[0]
     for buffer in (shard.arena.params, *shard.state.values()):
         assert not np.frombuffer(device.read(View.whole(buffer)), np.float32)[258:].any()
 

@@ -54,7 +54,7 @@ class _ApolloLayout(LowRankLayout):
 
     def _scale(self, batch: Batch) -> None:
         """Compute R = P g, and multiply each channel of g by the factor of Adam for that channel of R."""
-        tensors, scalars = batch.tensors, View.whole(self._tensor_scalars)
+        tensors, scalars = batch.tensors, self.scalars.view
         options: dict[str, Any] = dict(batch.shard.flags)
         low = self.products.stack(len(tensors), *self._low_shape(batch.rows, batch.columns))
         x, r = self.short_side_first(batch, low)

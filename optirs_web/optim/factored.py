@@ -20,7 +20,9 @@ from ..tensors import Parameter
 from ..wgsl.factored_shell import GROUP_WORDS, LINES_PER_GROUP, TILE, TILE_WORDS
 from ..wgsl.line_lookup import LINE_STRUCTS, SHAPE_WORDS, line_members
 from ..wgsl.shell import BLOCK
-from .layout import Layout, Shard, Slots
+from .layout import Layout
+from .shards import Shard
+from .tables import filled
 
 __all__ = ["FactoredLayout"]
 
@@ -96,10 +98,9 @@ def _log(size: int) -> int:
 
 
 class _MemberRange(NamedTuple):
-    """The range of a member of a tensor's lines in the buffer ``lines``, in words."""
+    """The range of a member of a tensor's lines in the buffer ``lines``, in words, and its name in the state."""
 
-    kind: str
-    member: str
+    name: str
     first: int
     length: int
 
@@ -126,11 +127,26 @@ class _Lines:
     groups: Mapping[str, tuple[Buffer, int]]  # for each pass the table and its length
 
     @property
-    def buffers(self) -> Iterator[Buffer]:
-        """All buffers."""
-        yield from (self.lines, self.partials, *(table for table, _ in self.groups.values()))
+    def tables(self) -> Iterator[Buffer]:
+        """The buffers that hold no state."""
+        yield from (self.partials, *(table for table, _ in self.groups.values()))
         for range_ in self.ranges.values():
             yield from (table for table in (range_.shapes, range_.tiles) if table is not None)
+
+    # The interface `StateBuffers`.
+
+    stored: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The buffer of the state."""
+        return {"lines": self.lines}
+
+    def views(self) -> Iterator[tuple[int, str, View]]:
+        """Yield the number of the tensor, name and view of each member."""
+        for number, members in self.members.items():
+            for member in members:
+                yield number, member.name, View(self.lines, _ITEMSIZE * member.first, _ITEMSIZE * member.length)
 
 
 class FactoredLayout(Layout):
@@ -155,7 +171,9 @@ class FactoredLayout(Layout):
         super().__init__(*arguments, **more)
         self._members = line_members(self.rule.linked(("update",), ()))
         self._passes = [suffix for suffix in PASSES if self.rule.has(f"measure_lines{suffix}")]
-        self._lines = [self._lines_of(shard) for shard in self._shards]
+        self._lines = [self._lines_of(shard) for shard in self.shards]
+        for lines in self._lines:
+            self.state.add(lines)
 
     def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
         self._stacks = [Stack.of(param.shape) for param in params]
@@ -179,8 +197,8 @@ class FactoredLayout(Layout):
             for first_block, blocks in ranges
         }
         return _Lines(
-            self._table(max(1, words)),
-            self._table(max(1, entries) * measured_words(self.rule)),
+            self.device.allocate_zeroed(_ITEMSIZE * max(1, words)),
+            self.device.allocate_zeroed(_ITEMSIZE * max(1, entries) * measured_words(self.rule)),
             members,
             by_first,
             {suffix: self._groups(shard, suffix, ranges) for suffix in self._passes},
@@ -189,7 +207,9 @@ class FactoredLayout(Layout):
     def _member_ranges(self, stack: Stack, first_index: int) -> Iterator[_MemberRange]:
         for kind, members in self._members.items():
             for member in members:
-                yield _MemberRange(kind, member, first_index, stack.count(kind))
+                is_of_vector = kind == "column" and not stack.is_matrix
+                name = self.vector_names.get(member, member) if is_of_vector else member
+                yield _MemberRange(name, first_index, stack.count(kind))
                 first_index += stack.count(kind)
 
     @staticmethod
@@ -235,8 +255,8 @@ class FactoredLayout(Layout):
                     low, high = stack.tile_span(*tile)
                     if begin + high > 0 and begin + low < blocks * BLOCK:
                         tiles.extend((number, *tile, pass_number))
-        table = self._filled(tiles) if tiles else None
-        return _BindingRange(first_block, blocks, self._filled(shapes), table, len(tiles) // TILE_WORDS)
+        table = filled(self.device, tiles) if tiles else None
+        return _BindingRange(first_block, blocks, filled(self.device, shapes), table, len(tiles) // TILE_WORDS)
 
     def _groups(self, shard: Shard, suffix: str, ranges: Sequence[tuple[int, int]]) -> tuple[Buffer, int]:
         kernel = LineSettleKernel.of(self.rule, shard.flags, suffix)
@@ -250,54 +270,49 @@ class FactoredLayout(Layout):
                 log_invocations = min(_log(groups_of_partials), _log(LINES_PER_GROUP))
                 for first_line in range(0, stack.count(kind), LINES_PER_GROUP >> log_invocations):
                     groups.extend((number, kind_number, first_line, log_invocations))
-        return self._filled(groups or array("I", bytes(_ITEMSIZE * GROUP_WORDS))), len(groups) // GROUP_WORDS
-
-    def _filled(self, words: array[int]) -> Buffer:
-        buffer = self._table(len(words))
-        self.device.write(View.whole(buffer), memoryview(words).cast("B"))
-        return buffer
+        return filled(self.device, groups or array("I", bytes(_ITEMSIZE * GROUP_WORDS))), len(groups) // GROUP_WORDS
 
     def retire(self) -> None:
         super().retire()
         for lines in self._lines:
-            for buffer in lines.buffers:
-                buffer.retired = True
+            for table in lines.tables:
+                table.retired = True
 
     # Work.
 
     def _before_measure(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
-        for number in range(len(self._shards)):
+        for number in range(len(self.shards)):
             self._measure_lines(number, PASSES[0], shared)
             if not self.updates_first:
                 self._settle_lines(number, PASSES[0], shared)
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         for suffix in self._passes[1:]:
-            for number in range(len(self._shards)):
+            for number in range(len(self.shards)):
                 self._measure_lines(number, suffix, shared)
                 self._settle_lines(number, suffix, shared)
 
     def _after_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         if self.updates_first:
-            for number in range(len(self._shards)):
+            for number in range(len(self.shards)):
                 self._settle_lines(number, PASSES[0], shared)
 
     def _measure_lines(self, number: int, suffix: str, shared: Mapping[str, View]) -> None:
-        shard, lines = self._shards[number], self._lines[number]
+        shard, lines = self.shards[number], self._lines[number]
         kernel = LineMeasureKernel.of(self.rule, shard.flags, suffix, shard.stored)
         for range_ in lines.ranges.values():
             if range_.tiles is not None:
                 views = {**shared, "tiles": View.whole(range_.tiles)}
-                self._run_window(shard, kernel, views, range_.first_block, range_.blocks, range_.tile_count)
+                self.run_range(shard, kernel, views, range_.first_block, range_.blocks, range_.tile_count)
 
     def _settle_lines(self, number: int, suffix: str, shared: Mapping[str, View]) -> None:
-        shard, lines = self._shards[number], self._lines[number]
+        shard, lines = self.shards[number], self._lines[number]
         groups, count = lines.groups[suffix]
         views = {**shared, **self._views_of(shard, 0), "groups": View.whole(groups)}
-        self._run(LineSettleKernel.of(self.rule, shard.flags, suffix), views, count)
+        self.run(LineSettleKernel.of(self.rule, shard.flags, suffix), views, count)
 
     def _views_of(self, shard: Shard, first_block: int) -> dict[str, View]:
-        lines = self._lines[self._shards.index(shard)]
+        lines = self._lines[self.shards.index(shard)]
         return {
             "lines": View.whole(lines.lines),
             "line_partials": View.whole(lines.partials),
@@ -328,63 +343,33 @@ class FactoredLayout(Layout):
         is_matrix = self._stacks[number].is_matrix
         return name in (self.more_state if is_matrix else self.vector_names.values())
 
-    def _name(self, number: int, member: _MemberRange) -> str:
-        """Return the name of a member in the state of a tensor."""
-        if not self._stacks[number].is_matrix and member.kind == "column":
-            return self.vector_names.get(member.member, member.member)
-        return member.member
-
-    def _line_members(self, shard_number: int) -> Iterator[tuple[int, str, _MemberRange]]:
-        for number, members in self._lines[shard_number].members.items():
-            for member in members:
-                yield number, self._name(number, member), member
-
-    def state_views(self) -> dict[str, View]:
-        lines = {f"{number}.lines": View.whole(lines_.lines) for number, lines_ in enumerate(self._lines)}
-        return {**super().state_views(), **lines}
+    def _hidden(self) -> Iterator[tuple[int, str]]:
+        """Yield the number of the tensor and name of each member of lines that state dicts do not show."""
+        for lines in self._lines:
+            for number, members in lines.members.items():
+                yield from ((number, member.name) for member in members if not self._is_shown(number, member.name))
 
     def state_in(self, contents: Mapping[str, memoryview]) -> dict[int, dict[str, memoryview]]:
         state = super().state_in(contents)
-        for shard_number in range(len(self._shards)):
-            raw = contents[f"{shard_number}.lines"]
-            for number, name, member in self._line_members(shard_number):
-                if self._is_shown(number, name):
-                    state[number][name] = raw[_ITEMSIZE * member.first : _ITEMSIZE * (member.first + member.length)]
+        for number, name in self._hidden():
+            del state[number][name]
         return state
-
-    def _line_slots(self) -> Slots:
-        return {
-            (number, name): View(self._lines[shard_number].lines, _ITEMSIZE * member.first, _ITEMSIZE * member.length)
-            for shard_number in range(len(self._shards))
-            for number, name, member in self._line_members(shard_number)
-            if member.length
-        }
-
-    def slots(self) -> Slots:
-        return {**super().slots(), **self._line_slots()}
 
     def tensor_views(self, scalars: Sequence[str]) -> list[dict[str, View]]:
         views = super().tensor_views(scalars)
-        for (number, name), view in self._line_slots().items():
-            if self._is_shown(number, name):
-                views[number][name] = view
-            else:
-                views[number].pop(name, None)
+        for number, name in self._hidden():
+            del views[number][name]
         return views
 
     def write_state(self, state: Mapping[int, Mapping[str, memoryview]]) -> None:
-        super().write_state(state)
-        for shard_number, lines in enumerate(self._lines):
-            content = memoryview(bytearray(lines.lines.nbytes)).cast("f")
-            for number, name, member in self._line_members(shard_number):
-                entry = state.get(number, {})
-                if name in entry:
-                    content[member.first : member.first + member.length] = memoryview(entry[name]).cast("B").cast("f")
-                elif name.removeprefix(_MEAN) in entry:
-                    rows = memoryview(entry[name.removeprefix(_MEAN)]).cast("B").cast("f")
-                    count = self._stacks[number].rows
-                    for matrix in range(member.length):
-                        content[member.first + matrix] = sum(rows[matrix * count : (matrix + 1) * count]) / max(
-                            count, 1
-                        )
-            self.device.write(View.whole(lines.lines), content.cast("B"))
+        super().write_state({number: {**self._means(number, slots), **slots} for number, slots in state.items()})
+
+    def _means(self, number: int, slots: Mapping[str, memoryview]) -> dict[str, memoryview]:
+        """Return the members of Matrix that are means of the members of Row in the state of a tensor."""
+        stack, means = self._stacks[number], {}
+        for member in self._members.get("matrix", ()):
+            if member.startswith(_MEAN) and member.removeprefix(_MEAN) in slots:
+                rows = slots[member.removeprefix(_MEAN)].cast("B").cast("f")
+                sums = (sum(rows[matrix * stack.rows : (matrix + 1) * stack.rows]) for matrix in range(stack.matrices))
+                means[member] = memoryview(array("f", (total / max(stack.rows, 1) for total in sums))).cast("B")
+        return means

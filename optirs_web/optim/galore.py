@@ -15,6 +15,7 @@ from .layout import Layout
 from .low_rank import LowRankLayout, LowRankOptimizer
 from .matrices import Batch, Matrices, stack
 from .optimizer import Options, Params, Rate, Rule
+from .tables import filled
 
 __all__ = ["GaLore"]
 
@@ -41,8 +42,7 @@ class _GaLoreLayout(LowRankLayout):
         short, rank = self._state_shapes(rows, columns)["projector"]
         random = Random(0)
         numbers_of_start = array("f", (random.gauss(0.0, 1.0) for _ in range(short * rank)))
-        self._starts.append(self._table(short * rank))
-        self.device.write(View.whole(self._starts[-1]), memoryview(numbers_of_start).cast("B"))
+        self._starts.append(filled(self.device, numbers_of_start))
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         self._run_part("prepare", shared)
@@ -67,7 +67,7 @@ class _GaLoreLayout(LowRankLayout):
         self.products.multiply(tensors, x, x.transposed, gram, gate="refresh")
         work, columns = (self.products.stack(count, projector.columns, projector.rows) for _ in range(2))
         table = self.products.table(zip(tensors, work.firsts, projector.firsts, strict=True))
-        views = [work.view, columns.view, projector.view, table, View.whole(self._tensor_scalars)]
+        views = [work.view, columns.view, projector.view, table, self.scalars.view]
         parameters = (projector.rows, projector.columns, *self.products.words("refresh"))
         start = stack(self._starts[self._location[tensors[0]][0]], 1, projector.rows, projector.columns)
         basis = Matrices(start.view, (0,) * count, start.rows, start.columns, start.row_stride, start.column_stride)

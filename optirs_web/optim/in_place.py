@@ -15,7 +15,8 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.program import NotReadyError
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor, empty
-from .layout import Layout, move_into_arenas
+from .arenas import move_into_arenas
+from .layout import Layout
 
 __all__ = ["GradLayout", "InPlace", "in_place"]
 

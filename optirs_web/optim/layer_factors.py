@@ -14,8 +14,8 @@ from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
 from ..runtime.rules import Flags
 from ..tensors import Parameter, Tensor
-from .matrices import Batch, Matrices, Scaled
-from .stacks import AlikeStack, StackedLayout, room
+from .matrices import Batch, Matrices, MatrixLayout, Scaled
+from .stacks import AlikeStack, new_stack, room
 
 __all__ = ["KfacLayout", "Layer", "layers_of"]
 
@@ -74,7 +74,7 @@ class _Side(NamedTuple):
         return [self.stack.tensors[position] for position in self.positions]
 
 
-class KfacLayout(StackedLayout):
+class KfacLayout(MatrixLayout):
     """A layout that multiplies the directions by the inverses of both factors, between `prepare` and `measure`."""
 
     scratch: ClassVar[tuple[str, ...]] = ("direction", "gradient")
@@ -108,9 +108,6 @@ class KfacLayout(StackedLayout):
         self._layer = {number: layer for layer in self.layers for number in layer[:2] if number is not None}
         super()._inspect(params, flags)
 
-    def _stacks(self) -> Sequence[AlikeStack]:
-        return self._alike
-
     def _add(self, layers: Sequence[Layer]) -> None:
         shapes = self._shapes(layers[0])
         largest = max(layers[0].inputs * layers[0].outputs, *(room(a * b) for a, b in shapes.values()))
@@ -121,7 +118,8 @@ class KfacLayout(StackedLayout):
                 for number in layer[:2]:
                     if number is not None:
                         self._location[number] = len(self._alike), position
-            self._alike.append(self._new_stack([layer.weight for layer in part], shapes))
+            self._alike.append(new_stack(self.device, [layer.weight for layer in part], shapes))
+            self.state.add(self._alike[-1])
 
     @staticmethod
     def _shapes(layer: Layer) -> dict[str, tuple[int, int]]:
@@ -149,7 +147,7 @@ class KfacLayout(StackedLayout):
             total = counts[0]
             for count in counts[1:]:
                 total = total + count
-            self.device.copy(total.view, View(self._found_inf, 0, _ITEMSIZE))
+            self.device.copy(total.view, self._found_inf.part(0, _ITEMSIZE))
         super().dispatch(live, scaler)
 
     def _before_measure(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
@@ -208,7 +206,7 @@ class KfacLayout(StackedLayout):
             table = self.products.table(
                 zip(side.tensors, factor.firsts, other.firsts, damped.firsts[parts[-1]], strict=True)
             )
-            views = [factor.view, other.view, damped.view, x.view, table, View.whole(self._tensor_scalars)]
+            views = [factor.view, other.view, damped.view, x.view, table, self.scalars.view]
             parameters = (size, other.rows, *self.products.words("refresh", "ridge"))
             self.device.dispatch(cooperative("damped_inverse_start"), views, len(side.positions), parameters)
         multiply = partial(self.products.multiply, tensors, gate="refresh")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..runtime.arena import Home, blocks_of
+from ..runtime.arena import blocks_of
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
 from ..runtime.rules import Flags, Stored
 from ..tensors import Parameter
 from ..wgsl import slot_storage
 from ..wgsl.shell import BLOCK
-from .layout import Shard
-from .matrices import Batch, Matrices, MatrixOptimizer
+from .matrices import Batch, Matrices, MatrixLayout, MatrixOptimizer
 from .packed import load, store
-from .stacks import AlikeStack, StackedLayout
+from .shards import Shard
+from .stacks import AlikeStack, new_stack
 
 __all__ = ["LowRankLayout", "LowRankOptimizer"]
 
@@ -24,7 +24,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 _ADAM = ("one_minus_beta1", "beta2", "one_minus_beta2", "eps", "correction1", "correction2")
 
 
-class LowRankLayout(StackedLayout):
+class LowRankLayout(MatrixLayout):
     """A layout whose gradients are projected along their short side. The rank is one of the flags."""
 
     owner: ClassVar[str]
@@ -34,17 +34,20 @@ class LowRankLayout(StackedLayout):
     more_state: ClassVar[tuple[str, ...]] = _MOMENTS
     stacked: ClassVar[tuple[str, ...]] = _MOMENTS
 
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        """See `Layout`."""
+        super().__init__(*arguments, **more)
+        self.projected: list[AlikeStack] = []
+        self._location: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and its position there
+        for shard in self.shards:
+            self._add_stacks_of(shard)
+
     def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
         ranks = {dict(param_flags)["rank"] for param_flags in flags}
         if len(ranks) > 1:
             raise ValueError(f"{self.owner} needs one rank for all groups, not {', '.join(map(str, sorted(ranks)))}")
         self.rank: int = ranks.pop()
-        self.projected: list[AlikeStack] = []
-        self._location: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and its position there
         super()._inspect(params, flags)
-
-    def _stacks(self) -> Sequence[AlikeStack]:
-        return self.projected
 
     def _low_shape(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the shape of the projection of a matrix."""
@@ -59,9 +62,9 @@ class LowRankLayout(StackedLayout):
         slot = slot_storage.slot_of(name)
         return super().state_shape(name, self._state_shapes(*self.matrix_shape(shape)).get(slot, shape))
 
-    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> Shard:
+    def _add_stacks_of(self, shard: Shard) -> None:
         by_shape: dict[tuple[int, int], list[int]] = {}
-        for number in homes:
+        for number in shard.numbers.values():
             by_shape.setdefault(self.shapes[number], []).append(number)
         for (rows, columns), numbers in by_shape.items():
             sizes = (blocks_of(a * b) * BLOCK for a, b in self._state_shapes(rows, columns).values())
@@ -69,13 +72,13 @@ class LowRankLayout(StackedLayout):
             if largest:
                 limit = max(1, self.device.capabilities.max_binding_bytes // (largest * _ITEMSIZE))
                 for start in range(0, len(numbers), limit):
-                    self._add(rows, columns, numbers[start : start + limit], stored)
-        return super()._shard(flags, stored, homes, absent, first_block)
+                    self._add(rows, columns, numbers[start : start + limit], shard.stored)
 
     def _add(self, rows: int, columns: int, numbers: Sequence[int], stored: Stored) -> None:
         for position, number in enumerate(numbers):
             self._location[number] = len(self.projected), position
-        self.projected.append(self._new_stack(numbers, self._state_shapes(rows, columns), stored))
+        self.projected.append(new_stack(self.device, numbers, self._state_shapes(rows, columns), stored))
+        self.state.add(self.projected[-1])
 
     def _batch_key(self, number: int) -> tuple[int, ...]:
         return (*self.shapes[number], self._location[number][0])
@@ -119,7 +122,7 @@ class LowRankLayout(StackedLayout):
             *(matrices.view for matrices in moments),
             *more,
             table,
-            View.whole(self._tensor_scalars),
+            self.scalars.view,
         ]
         grid = -(-invocations // 256), len(batch.tensors)
         self.device.dispatch(cooperative(kernel), views, grid, (*parameters, *self.products.words(*_ADAM)))

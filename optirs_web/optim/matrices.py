@@ -18,8 +18,10 @@ from ..runtime.products import product_launches
 from ..runtime.rule_kernels import UpdateKernel
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter
-from .layout import Layout, Shard
+from .layout import Layout
 from .optimizer import Optimizer
+from .shards import Shard
+from .tables import filled
 
 __all__ = ["Batch", "Matrices", "MatrixLayout", "MatrixOptimizer", "Products", "Scaled"]
 
@@ -204,8 +206,7 @@ class Products:
         words = array("I", [word for row in rows for word in row])
         key = words.tobytes()
         if key not in self._tables:
-            table = self._tables[key] = self.device.allocate_zeroed(len(key))
-            self.device.write(View.whole(table), memoryview(key))
+            self._tables[key] = filled(self.device, words)
         return View.whole(self._tables[key])
 
 
@@ -241,7 +242,7 @@ class MatrixLayout(Layout):
     @cached_property
     def products(self) -> Products:
         """The products of matrices of the layout's tensors."""
-        return Products(self.rule, View.whole(self._tensor_scalars), self._words)
+        return Products(self.rule, self.scalars.view, self.scalars.words)
 
     @staticmethod
     def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -259,9 +260,6 @@ class MatrixLayout(Layout):
         """Return the rows of `hyper` of a group, one for each of its shapes."""
         return [row for row, (kind_group, _) in enumerate(self._kinds) if kind_group == group]
 
-    def _state_buffers(self) -> Iterator[tuple[int, str, Buffer]]:
-        return (entry for entry in super()._state_buffers() if entry[1] not in self.scratch)
-
     def _batch_key(self, number: int) -> tuple[int, ...]:
         """Return the key by which tensors are batched; it begins with the shape."""
         return self.shapes[number]
@@ -269,7 +267,7 @@ class MatrixLayout(Layout):
     def _batches(self, live: Sequence[bool]) -> Iterator[Batch]:
         """Yield the live tensors in batches by arena and shape."""
         limit = self.device.capabilities.max_binding_bytes
-        for shard in self._shards:
+        for shard in self.shards:
             batches: dict[tuple[int, ...], list[tuple[int, int]]] = {}
             for index, number in sorted(shard.numbers.items()):
                 if live[number] and shard.arena.sizes[index]:
@@ -293,8 +291,8 @@ class MatrixLayout(Layout):
 
     def _run_part(self, part: str, shared: Mapping[str, View]) -> None:
         """Run a part of the rule over all arenas."""
-        for shard in self._shards:
-            self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part, shard.stored), shared)
+        for shard in self.shards:
+            self.run_over(shard, UpdateKernel.of(self.rule, shard.flags, part, shard.stored), shared)
 
 
 class MatrixOptimizer(Optimizer):

@@ -18,9 +18,11 @@ from ..runtime.rules import KEPT, Rule
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..tensors import Parameter
 from ..wgsl.shell import BLOCK, struct_of
+from .tables import HostTable, filled
 
 if TYPE_CHECKING:
-    from .layout import Layout, Shard
+    from .layout import Layout
+    from .shards import Shard
     from .transforms import Transform
 
 __all__ = ["IS_KNOWN", "Pipeline", "live_words", "rule_with"]
@@ -77,7 +79,7 @@ class Pipeline:
         self.transforms: list[Transform] = []
         device = layout.device
         self._neutral: Buffer | None = None
-        self._options = device.allocate_zeroed(4 * len(self.rule.transforms))
+        self._options = HostTable(device, len(self.rule.transforms))
         self._words = {
             number: len(struct_of(self.rule.linked((f"measure_transform_{number}",), ()), f"Partial{number}").members)
             for number, stage in enumerate(self.rule.stages)
@@ -85,7 +87,7 @@ class Pipeline:
         }
         most = max(self._words.values(), default=0)
         self._partials = device.allocate_zeroed(4 * most * blocks) if most else None
-        self._tables = {id(shard): self._tables_for(shard, params) for shard in layout._shards}
+        self._tables = {id(shard): self._tables_for(shard, params) for shard in layout.shards}
 
     def _tables_for(self, shard: Shard, params: Sequence[Parameter]) -> _Tables:
         device, stages = self.layout.device, self.rule.stages
@@ -100,18 +102,12 @@ class Pipeline:
         rows: dict[str, Buffer] = {}
         if has_rows or any(stage.name == "add_noise" for stage in stages):
             table, row_table = _tables_of(shard, params)
-            block_entries, count = self._written(table), len(row_table) // 4
+            block_entries, count = filled(device, table), len(row_table) // 4
             if has_rows:
-                entries = self._written(row_table)
+                entries = filled(device, row_table)
                 names = [f"rows{number}" for number, stage in enumerate(stages) if stage.over == "row"]
                 rows = {name: device.allocate_zeroed(4 * count) for name in names}
         return _Tables(block_entries, entries, count, rows)
-
-    def _written(self, table: array[int] | array[float]) -> Buffer:
-        device = self.layout.device
-        buffer = device.allocate_zeroed(4 * len(table))
-        device.write(View.whole(buffer), memoryview(table).cast("B"))
-        return buffer
 
     def retire(self) -> None:
         """Mark the buffers as replaced: programs that use them must be recorded again."""
@@ -119,7 +115,7 @@ class Pipeline:
             buffer.retired = True
 
     def _own(self) -> Iterator[Buffer]:
-        yield self._options
+        yield self._options.view.buffer
         if self._partials is not None:
             yield self._partials
         for tables in self._tables.values():
@@ -127,8 +123,8 @@ class Pipeline:
 
     # Work.
 
-    def options(self) -> tuple[Buffer, bytes]:
-        """Return the buffer of the struct `transforms`, and the bytes that the host writes there: 4 for each member."""
+    def write_options(self) -> None:
+        """Write the struct `transforms`, whose members have 4 bytes each, if it has changed."""
         words = []
         members = iter(self.rule.transforms)
         for transform, stage in zip(self.transforms, self.rule.stages, strict=True):
@@ -136,16 +132,16 @@ class Pipeline:
                 name, type_ = next(members)
                 value = transform.options[name] if name in stage.options else 0
                 words.append(struct.pack("<I" if type_ == "u32" else "<f", value))
-        return self._options, b"".join(words)
+        self._options.write(b"".join(words))
 
     def shared(self, scaler: View | None) -> dict[str, View]:
         """Return the views that kernels of all arenas may bind, by name of the binding."""
-        return {"transforms": View.whole(self._options), "scaler": self.neutral_scaler() if scaler is None else scaler}
+        return {"transforms": self._options.view, "scaler": self.neutral_scaler() if scaler is None else scaler}
 
     def neutral_scaler(self) -> View:
         """Return the state of a scaler whose scale is 1."""
         if self._neutral is None:
-            self._neutral = self._written(array("f", [1, 0, 0]))
+            self._neutral = filled(self.layout.device, array("f", [1, 0, 0]))
         return View.whole(self._neutral)
 
     def views_of(self, shard: Shard, first: int, blocks: int) -> dict[str, View]:
@@ -170,12 +166,12 @@ class Pipeline:
         """Launch the kernels that measure transform `number` over all arenas; they write partial sums of each block."""
         assert self._partials is not None
         nbytes = 4 * self._words[number]
-        for shard in self.layout._shards:
+        for shard in self.layout.shards:
             kernel = TransformMeasureKernel.of(self.rule, shard.flags, number)
             for first, blocks in shard.arena.windows():
                 partials = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
                 views = {**shared, "partials": partials}
-                self.layout._run_window(
+                self.layout.run_range(
                     shard, kernel, views, first, blocks, -(-blocks * BLOCK // kernel.elements_per_workgroup)
                 )
 
@@ -188,16 +184,16 @@ class Pipeline:
             elif stage.over and (number != first or stage.over != "all"):
                 if number != first:
                     self.measure(number, shared)
-                kernel = TransformSettleKernel.of(self.rule, self.layout._shards[0].flags, number)
+                kernel = TransformSettleKernel.of(self.rule, self.layout.shards[0].flags, number)
                 views = {**shared, "partials": self.all_partials(number)}
-                self.layout._run(kernel, views, 1 if kernel.over_all else len(self.layout.groups))
+                self.layout.run(kernel, views, 1 if kernel.over_all else len(self.layout.groups))
 
     def _measure_rows(self, number: int, shared: Mapping[str, View]) -> None:
-        for shard in self.layout._shards:
+        for shard in self.layout.shards:
             kernel = TransformRowsKernel.of(self.rule, shard.flags, number)
             count = self._tables[id(shard)].row_count
             if count:
-                self.layout._run_window(shard, kernel, shared, 0, shard.arena.blocks, count)
+                self.layout.run_range(shard, kernel, shared, 0, shard.arena.blocks, count)
 
 
 def _tables_of(shard: Shard, params: Sequence[Parameter]) -> tuple[array[int], array[int]]:

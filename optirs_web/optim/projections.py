@@ -107,9 +107,9 @@ class _NewtonLayout(Layout):
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         for _ in range(_NEWTON_STEPS - 1):
-            for shard in self._shards:
-                self._run_over(shard, MeasureKernel.of(self.rule, shard.flags), shared)
-            self._run(self._settle, shared, len(self.groups))
+            for shard in self.shards:
+                self.run_over(shard, MeasureKernel.of(self.rule, shard.flags), shared)
+            self.run(self._settle, shared, len(self.groups))
 
 
 def _positive(**values: Any) -> None:

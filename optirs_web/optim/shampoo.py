@@ -61,7 +61,7 @@ class _ShampooLayout(SidedLayout):
     def _start_roots(self, tensors: Sequence[int], statistics: Matrices, m: Matrices, h: Matrices, order: int) -> None:
         words = self.products.words("refresh", "eps")
         table = self.products.table(zip(tensors, statistics.firsts, m.firsts, strict=True))
-        views = [statistics.view, m.view, h.view, table, View.whole(self._tensor_scalars)]
+        views = [statistics.view, m.view, h.view, table, self.scalars.view]
         parameters = (m.rows, order, *words)
         self.device.dispatch(cooperative("inverse_root_start"), views, len(tensors), parameters)
 

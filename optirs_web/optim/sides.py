@@ -11,12 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..runtime.arena import Home
 from ..runtime.buffer import Buffer, View
-from ..runtime.rules import Flags, Stored
-from .layout import Shard
-from .matrices import Batch, Matrices
-from .stacks import StackedLayout, matrices_of, room, state_views_at
+from .matrices import Batch, Matrices, MatrixLayout
+from .shards import Shard
+from .stacks import matrices_of, room, state_views_at
 
 __all__ = ["LEFT", "RIGHT", "SidedLayout", "Sides"]
 
@@ -53,7 +51,7 @@ class Sides:
                 yield tensor, kind + side, view
 
 
-class SidedLayout(StackedLayout):
+class SidedLayout(MatrixLayout):
     """A layout with `kinds` of state for each side that is no larger than the group's `max_preconditioner_dim`.
 
     The limit is one of the flags. A vector has a left side only, and none if `precondition_1d` is a flag and not set.
@@ -64,9 +62,11 @@ class SidedLayout(StackedLayout):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         """See `Layout`."""
+        super().__init__(*arguments, **more)
         self.sides: list[Sides] = []
         self._side_of: dict[tuple[int, str], tuple[int, int]] = {}  # index in `sides`, and the position there
-        super().__init__(*arguments, **more)
+        for shard in self.shards:
+            self._add_sides_of(shard)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -80,11 +80,11 @@ class SidedLayout(StackedLayout):
         size = cls.matrix_shape(shape)[name.endswith(RIGHT)]
         return size, size
 
-    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> Shard:
+    def _add_sides_of(self, shard: Shard) -> None:
         by_size: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        options = dict(flags)
+        options = dict(shard.flags)
         most, has_vectors = options["max_preconditioner_dim"], options.get("precondition_1d", True)
-        for number in homes:
+        for number in shard.numbers.values():
             rows, columns = self.shapes[number]
             sizes = {LEFT: rows, RIGHT: columns} if self.is_matrix[number] else {LEFT: rows} if has_vectors else {}
             present = {side: size for side, size in sizes.items() if 0 < size <= most}
@@ -94,20 +94,19 @@ class SidedLayout(StackedLayout):
             limit = max(1, self.device.capabilities.max_binding_bytes // (room(size * size) * _ITEMSIZE))
             for start in range(0, len(members), limit):
                 self._add_sides(size, order, members[start : start + limit])
-        return super()._shard(flags, stored, homes, absent, first_block)
 
     def _add_sides(self, size: int, order: int, members: Sequence[tuple[int, str]]) -> None:
         for position, member in enumerate(members):
             self._side_of[member] = len(self.sides), position
-        buffers = {kind: self._table(len(members) * room(size * size)) for kind in self.kinds}
+        buffers = {
+            kind: self.device.allocate_zeroed(len(members) * room(size * size) * _ITEMSIZE) for kind in self.kinds
+        }
         self.sides.append(Sides(size, order, tuple(members), buffers))
+        self.state.add(self.sides[-1])
 
     def _batch_key(self, number: int) -> tuple[int, ...]:
         """Return the key by which tensors are batched: the shape, and the buffers of their sides."""
         return (*self.shapes[number], *(self._side_of.get((number, side), (-1,))[0] for side in (LEFT, RIGHT)))
-
-    def _stacks(self) -> Sequence[Sides]:
-        return self.sides
 
     def side(self, batch: Batch, side: str, kind: str) -> Matrices | None:
         """Return a kind of state of a side of each tensor in a batch; None if they have no such side."""

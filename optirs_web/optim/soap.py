@@ -92,7 +92,7 @@ class _SoapLayout(SidedLayout):
         statistics, q = (sides.matrices(kind, positions) for kind in self.kinds)
         work, vectors = (self.products.stack(len(tensors), sides.size, sides.size) for _ in range(2))
         table = self.products.table(zip(tensors, statistics.firsts, work.firsts, q.firsts, strict=True))
-        views = [statistics.view, work.view, vectors.view, q.view, table, View.whole(self._tensor_scalars)]
+        views = [statistics.view, work.view, vectors.view, q.view, table, self.scalars.view]
         count = _sweeps(sides.size)
         for sweep in range(count):
             parameters = (sides.size, sweep == 0, sweep == count - 1, *self.products.words("first"))
@@ -104,7 +104,7 @@ class _SoapLayout(SidedLayout):
         work, columns = (self.products.stack(len(tensors), sides.size, sides.size) for _ in range(2))
         self.products.multiply(tensors, statistics, q, work.transposed, gate="refresh")
         table = self.products.table(zip(tensors, work.firsts, q.firsts, strict=True))
-        views = [work.view, columns.view, q.view, table, View.whole(self._tensor_scalars)]
+        views = [work.view, columns.view, q.view, table, self.scalars.view]
         parameters = (sides.size, sides.size, *self.products.words("refresh"))
         self.device.dispatch(cooperative("orthogonalise"), views, len(tensors), parameters)
 

@@ -18,7 +18,9 @@ from ..tensors import Parameter
 from ..wgsl import slot_storage
 from ..wgsl.param_storage import PARAM
 from ..wgsl.shell import BLOCK
-from .layout import Layout, Shard
+from .layout import Layout
+from .shards import Shard
+from .tables import filled
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
@@ -74,7 +76,7 @@ class SparseLayout(Layout):
         self._rows: Rows = {}
         self._sums: Mapping[int, Coalesced] = {}
         self._others: Collection[int] | None = None
-        self._shard_of = {number: shard for shard in self._shards for number in shard.numbers.values()}
+        self._shard_of = {number: shard for shard in self.shards for number in shard.numbers.values()}
         self._other_blocks: dict[tuple[int, ...], Buffer] = {}
 
     def retire(self) -> None:
@@ -96,7 +98,7 @@ class SparseLayout(Layout):
         super().write_state({number: {**self._initial_slots(number), **state.get(number, {})} for number in numbers})
 
     def _initial_slots(self, number: int) -> dict[str, memoryview]:
-        *_, size = self._block_ranges[number]
+        *_, size = self.block_ranges[number]
         slots = self._initial.get(number, {}).items()
         return {name: memoryview((array("f", [value]) * size).tobytes()) for name, value in slots if value}
 
@@ -139,7 +141,7 @@ class SparseLayout(Layout):
                 "state in 8 bits is stored in blocks of 256 with a scale for each, of which rows change parts; "
                 "use bfloat16 or float16 state"
             )
-        _, bits = self._live_bits[number] if self._live_bits else (True, 0)
+        _, bits = self.tensors.bits[number]
         for stage_number, stage in enumerate(self.rule.stages):
             if stage.name in _WHOLE and bits & 2 << stage_number:
                 raise UnsupportedError(f"{stage.name} {_WHOLE[stage.name]}; step with to_dense()")
@@ -158,25 +160,23 @@ class SparseLayout(Layout):
             return shard
         if key not in self._other_blocks:
             others = {index: number for index, number in shard.numbers.items() if number not in self._rows}
-            table = memoryview(shard.arena.block_table(others, len(self.groups))).cast("B")
-            self._other_blocks[key] = self.device.allocate_zeroed(table.nbytes)
-            self.device.write(View.whole(self._other_blocks[key]), table)
+            self._other_blocks[key] = filled(self.device, shard.arena.block_table(others, len(self.groups)))
         return replace(shard, blocks=self._other_blocks[key])
 
     def _check_grads(self, tensors: View, found_inf: View) -> None:
         for sums in self._sums.values():
             sums.dispatch("nonfinite_rows", found_inf)
-        for shard in filter(self._has_others, self._shards):
+        for shard in filter(self._has_others, self.shards):
             self._detect_nonfinite(self._blocks_of_others(shard), shard.arena.grads, tensors, found_inf)
 
-    def _run_window(
+    def run_range(
         self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
     ) -> None:
         if self._rows and isinstance(kernel, UpdateKernel):
             if not self._has_others(shard):
                 return
             shared = {**shared, "blocks": self._blocks_of_others(shard).block_view(first, blocks)}
-        super()._run_window(shard, kernel, shared, first, blocks, workgroups)
+        super().run_range(shard, kernel, shared, first, blocks, workgroups)
 
     def _after_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         for number, sums in self._sums.items():
@@ -188,7 +188,7 @@ class SparseLayout(Layout):
         views = {
             "rows": sums.rows.view,
             "sums": sums.sums.view,
-            "tensor_scalars": View.whole(self._tensor_scalars),
+            "tensor_scalars": self.scalars.view,
         }
         if self._pipeline is not None:
             views |= self._pipeline.views_of(shard, 0, arena.blocks)

@@ -33,8 +33,8 @@ def read(
 ) -> State:
     """Return the state of every parameter that has taken a step, from the contents of `layout.state_views`."""
     state: State = {}
-    slots, counters = layout.state_in(contents), layout.counters_in(contents)
-    for number, (param, scalars) in enumerate(zip(params, layout.scalars_in(contents), strict=True)):
+    slots, counters = layout.state_in(contents), layout.scalars.read_counters(contents["scalars"])
+    for number, (param, scalars) in enumerate(zip(params, layout.scalars.read(contents["scalars"]), strict=True)):
         counted, tensor_slots = counters[number], slots[number]
         entry = {name: _host_scalar(value) for name, value in counted.items() if any(counted.values())}
         if KEPT in tensor_slots and not any(counted.values()):

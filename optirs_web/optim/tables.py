@@ -1,177 +1,134 @@
-"""The buffers of an optimizer on the device: state slots for each arena, and the tables that its kernels read.
+"""The tables that the kernels of an optimizer read, as `wgsl.rule_shell` declares them, but for those of its shards.
 
-Tensors are numbered in the order of the parameter groups; one more number stands for tensors of an arena
-that belong to another optimizer. The tables are those that `wgsl.rule_shell` declares: `tensors` (an entry for each),
-`hyper` (one row per group), `tensor_scalars` (is_active, hyper, scalars), `blocks` (tensor, size), `partials` (the
-measures of each block, for all arenas in sequence).
+Tensors are numbered in the order of the parameter groups; one more number stands for tensors of an arena that belong
+to another optimizer. `tensors` has an entry for each tensor, `hyper` a row for each group, and `tensor_scalars` a row
+for each tensor: is_active, hyper, scalars, and counters of transforms.
 """
 
 from __future__ import annotations
 
 import struct
 import weakref
+from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ..runtime.arena import BLOCKS_PER_WINDOW, Arena, Home, blocks_of
+from ..errors import UnsupportedError
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.program import Program
-from ..runtime.rules import KEPT, Flags, Rule, Stored
-from ..tensors import Parameter
-from ..wgsl import param_storage, slot_storage
+from ..runtime.rules import Rule
 from ..wgsl.rule_shell import ENTRY_WORDS
-from ..wgsl.shell import BLOCK, struct_of
-from .arenas import slot_of
 
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
-
-__all__ = ["Shard", "Tables"]
-
-_LARGEST_BYTES = 4  # of a block whose state is stored in 8 bits
+__all__ = ["HostTable", "HyperTable", "ScalarTable", "TensorTable", "filled"]
 
 _OF_A_SCHEDULE = b"\xff\xff\xff\xff"  # a NaN that no option is
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The tensors of one arena that have the same flags and types of state."""
-
-    arena: Arena
-    flags: Flags
-    stored: Stored
-    state: Mapping[str, Buffer]
-    blocks: Buffer
-    numbers: Mapping[int, int]  # index in the arena -> number in the optimizer
-    first_block: int  # of the arena, among the blocks of all shards
-
-    def block_view(self, first_block: int, blocks: int) -> View:
-        """Return a part of the table of blocks, of 8 bytes each."""
-        return View(self.blocks, 8 * first_block, 8 * blocks)
+def filled(device: Device, content: array[Any]) -> Buffer:
+    """Return a new buffer with this content."""
+    content_bytes = memoryview(content).cast("B")
+    buffer = device.allocate_zeroed(content_bytes.nbytes)
+    device.write(View.whole(buffer), content_bytes)
+    return buffer
 
 
-class Tables:
-    """The tables and the slots of one optimizer.
+class HostTable:
+    """A table that the host writes when its content changes."""
 
-    Args:
-        rule: the update rule.
-        params: all parameters, each in an arena.
-        groups: the group of each.
-        group_count: number of groups, empty ones too.
-        flags: the flags of each.
-        checked: skip a step whose gradients are not finite.
-        stored: the types of the state of each, where not float32.
+    def __init__(self, device: Device, words: int) -> None:
+        self.view = View.whole(device.allocate_zeroed(4 * words))
+        self._content = b""
+
+    def write(self, content: bytes) -> None:
+        """Write the content, unless it is on the device already."""
+        if content != self._content:
+            self.view.buffer.device.write(self.view, memoryview(content))
+            self._content = content
+
+
+class TensorTable:
+    """The table `tensors`: the group, the bits and the blocks of each tensor.
+
+    Attributes:
+        bits: for each tensor, whether it is trained, and the bits of the transforms that apply to it.
     """
 
-    def __init__(
-        self,
-        rule: Rule,
-        params: Sequence[Parameter],
-        groups: Sequence[int],
-        group_count: int,
-        flags: Sequence[Flags],
-        checked: bool,
-        stored: Sequence[Stored] | None = None,
-    ) -> None:
-        self.device: Device = params[0].device
-        self.groups = list(groups)
-        self.hyper_count = group_count
-        self.checked = checked
-        self.rule = rule
-        self._inspect(params, flags)
-        self._words = 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
+    def __init__(self, device: Device, groups: Sequence[int], block_ranges: Sequence[tuple[int, int, int]]) -> None:
+        self.device = device
+        self.bits: Sequence[tuple[bool, int]] = [(True, 0)] * len(groups)
+        self._groups = groups
+        self._block_ranges = block_ranges
+        self._table = HostTable(device, ENTRY_WORDS * (len(groups) + 1))
+        self._live: Sequence[bool] | None = None  # the last argument of `_content`, and its result
+        self._words: array[int]
 
-        rows = len(params) + 1
-        self._tensors = self._table(ENTRY_WORDS * rows)
-        self._hyper = self._table(len(rule.hyper) * self.hyper_count)
-        self._tensor_scalars = self._table(self._words * rows)
-        self._found_inf = self._table(2)
-        self._zero = self._table(1)
-        members: dict[tuple[int, Flags, Stored], dict[int, Home]] = {}
-        for number, (param, tensor_flags, tensor_stored) in enumerate(
-            zip(params, flags, stored or [()] * len(params), strict=True)
-        ):
-            home = slot_of(param)
-            members.setdefault((id(home.arena), tensor_flags, tensor_stored), {})[number] = home
-        self._shards: list[Shard] = []
-        blocks = 0
-        for (_, tensor_flags, tensor_stored), homes in members.items():
-            self._shards.append(self._shard(tensor_flags, tensor_stored, homes, len(params), blocks))
-            blocks += -(-self._shards[-1].arena.blocks // BLOCKS_PER_WINDOW) * BLOCKS_PER_WINDOW
-        self._as_float32 = {
-            (number, name)
-            for shard in self._shards
-            for name in self.rule.slots(shard.flags)
-            if name not in dict(shard.stored)
-            for number in shard.numbers.values()
-        }
-        self._block_ranges = [(0, 0, 0)] * len(params)  # first block, blocks and size of each tensor
-        for shard in self._shards:
-            for index, number in shard.numbers.items():
-                size = shard.arena.sizes[index]
-                first_block = shard.first_block + shard.arena.firsts[index] // BLOCK
-                self._block_ranges[number] = first_block, blocks_of(size), size
-        self._measured_words = len(struct_of(rule.linked(("measure",), ()), "Measured").members) if rule.measures else 0
-        self._partials = self._table(blocks * self._measured_words) if rule.measures else None
-        self.block_count = blocks
-        self._pipeline: Pipeline | None = None  # made when transforms are put to use
-        self._hyper_rows: list[list[float]] = []
-        self._written: dict[Buffer, bytes] = {}
+    @property
+    def view(self) -> View:
+        """The table of steps that are not recorded."""
+        return self._table.view
+
+    def upload(self, live: Sequence[bool]) -> View:
+        """Write the table for the tensors with a gradient, and return its view."""
+        self._table.write(self._content(live).tobytes())
+        return self.view
+
+    def recorded(self, live: Sequence[bool], recording: Program) -> View:
+        """Return the view of a table that a recording keeps, for the tensors that have a gradient in it."""
+        table = self.new_table(live)
+        recording.keep(table.buffer)
+        return table
+
+    def new_table(self, live: Sequence[bool]) -> View:
+        """Return the view of another table."""
+        return View.whole(filled(self.device, self._content(live)))
+
+    def _content(self, live: Sequence[bool]) -> array[int]:
+        if self._live != live:  # which seldom changes, and there may be hundreds
+            words = array("I")
+            entries = zip(self._groups, live, self._block_ranges, self.bits, strict=True)
+            for group, is_live, block_range, (is_trained, bits) in entries:
+                words.extend((group, bits | (is_live and is_trained), *block_range))
+            words.extend([0] * ENTRY_WORDS)
+            self._live, self._words = [*live], words
+        return self._words
+
+
+class HyperTable:
+    """The table `hyper`: rows of hyper-parameters, some of which schedules write and some of which are tensors.
+
+    Attributes:
+        rows: the values that the host wrote.
+        scheduled: words that schedules have written since the host did.
+        copied: words that are copied from views before each step.
+    """
+
+    def __init__(self, device: Device, names: Sequence[str], rows: int) -> None:
+        self.device = device
+        self.names = names
+        self.view = View.whole(device.allocate_zeroed(4 * len(names) * rows))
+        self.rows: list[list[float]] = [[0.0] * len(names) for _ in range(rows)]
+        self.scheduled: set[int] = set()
+        self.copied: Mapping[int, View] = {}
+        self._content = bytes(self.view.nbytes)
         self._recorded: tuple[weakref.ref[Program], bytes] | None = None
-        self.scheduled: set[int] = set()  # words of `hyper` that schedules have written since the host did
-        self._followed: dict[int, View] = {}  # words of `hyper` that are copied from elsewhere
 
-    def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
-        """Inspect the tensors before the tables are made; a subclass may assign them other rows of `hyper`."""
+    def word(self, row: int, name: str) -> int:
+        """Return the word of an option of a row."""
+        return len(self.names) * row + self.names.index(name)
 
-    def _table(self, words: int) -> Buffer:
-        return self.device.allocate_zeroed(4 * words)
+    def word_view(self, word: int) -> View:
+        """Return the view of a word."""
+        return self.view.part(4 * word, 4)
 
-    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> Shard:
-        arena = next(iter(homes.values())).arena
-        numbers = {home.index: number for number, home in homes.items()}
-        table = arena.block_table(numbers, absent)
-        blocks = self.device.allocate_zeroed(4 * len(table))
-        self.device.write(View.whole(blocks), memoryview(table).cast("B"))
-        state = {}
-        for name in self.rule.slots(flags):
-            kind = dict(stored).get(name, "float32")
-            state[name] = arena.new_buffer(BLOCK * slot_storage.BITS[kind] // 8)
-            if slot_storage.is_blockwise([kind]):
-                state[slot_storage.largest_name(name)] = arena.new_buffer(_LARGEST_BYTES)
-        extra_slot = param_storage.SLOTS.get(dict(stored).get(param_storage.PARAM, ""))
-        if extra_slot is not None:
-            state[extra_slot] = arena.new_buffer(BLOCK * 2)
-        if self.rule.gathers:
-            state[KEPT] = arena.new_buffer()
-        return Shard(arena, flags, stored, state, blocks, numbers, first_block)
-
-    def retire(self) -> None:
-        """Retire the buffers, so that programs that use this layout are recorded again."""
-        for buffer in (self._tensors, self._hyper, self._tensor_scalars, self._found_inf, self._partials):
-            if buffer is not None:
-                buffer.retired = True
-        for shard in self._shards:
-            for buffer in (shard.blocks, *shard.state.values()):
-                buffer.retired = True
-        if self._pipeline is not None:
-            self._pipeline.retire()
-
-    def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Write the hyper-parameters, a row for each group, and the options of transforms, if they have changed.
-
-        Words that schedules have written on the device, or that are copied on the device, are not written.
-        """
-        if self._pipeline is not None:
-            self._write_if_changed(*self._pipeline.options())
-        self._hyper_rows = [[row[name] for name in self.rule.hyper] for row in rows]
-        words = [word for row in self._hyper_rows for word in row]
+    def write(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Write the words that have changed, but for those in `scheduled` and `copied`."""
+        self.rows = [[row[name] for name in self.names] for row in rows]
+        words = [word for row in self.rows for word in row]
         content = bytearray(struct.pack(f"<{len(words)}f", *words))
-        for word in (*self.scheduled, *self._followed):
+        for word in (*self.scheduled, *self.copied):
             content[4 * word : 4 * word + 4] = _OF_A_SCHEDULE
-        before = self._written.get(self._hyper, bytes(len(content)))
+        before = self._content
         end = 0
         for start in range(0, len(content), 4):
             if start < end or not _is_to_write(content, before, start):
@@ -179,36 +136,104 @@ class Tables:
             end = start + 4
             while end < len(content) and _is_to_write(content, before, end):
                 end += 4
-            self.device.write(View(self._hyper, start, end - start), memoryview(content)[start:end])
-        self._written[self._hyper] = bytes(content)
+            self.device.write(self.view.part(start, end - start), memoryview(content)[start:end])
+        self._content = bytes(content)
 
-    def follow(self, rates: Mapping[int, View]) -> None:
-        """Have `copy_rates` set `lr` of these groups from these views."""
-        if "lr" in self.rule.hyper:
-            column, width = self.rule.hyper.index("lr"), len(self.rule.hyper)
-            words = {width * row + column: view for group, view in rates.items() for row in self.hyper_rows(group)}
-            self._followed = words
+    def check_unchanged(self, recording: Program) -> None:
+        """Check that the steps of a recording all have the same hyper-parameters.
 
-    def copy_rates(self) -> None:
-        """Enqueue copies of the learning rates that are tensors."""
-        for word, view in self._followed.items():
-            self.device.copy(view, View(self._hyper, 4 * word, 4))
-
-    def hyper_rows(self, group: int) -> Sequence[int]:
-        """Return the rows of `hyper` that are set from a group."""
-        return [group]
-
-    @property
-    def hyper_buffer(self) -> Buffer:
-        """The table of hyper-parameters."""
-        return self._hyper
-
-    def _write_if_changed(self, buffer: Buffer, content: bytes) -> None:
-        if self._written.get(buffer) != content:
-            self.device.write(View.whole(buffer), memoryview(content))
-            self._written[buffer] = content
+        Raises:
+            UnsupportedError: an earlier step of the recording had others.
+        """
+        if self._recorded is not None and self._recorded[0]() is recording and self._recorded[1] != self._content:
+            raise UnsupportedError("a compiled step can step an optimizer several times, but not with changed options")
+        self._recorded = (weakref.ref(recording), self._content)
 
 
 def _is_to_write(content: bytearray, before: bytes, offset: int) -> bool:
     word = content[offset : offset + 4]
     return word != before[offset : offset + 4] and word != _OF_A_SCHEDULE
+
+
+class ScalarTable:
+    """The table `tensor_scalars`: for each tensor is_active, its hyper-parameters, scalars and counters of transforms.
+
+    Attributes:
+        words: of a row.
+    """
+
+    def __init__(self, device: Device, rule: Rule, tensors: int) -> None:
+        self.device = device
+        self.rule = rule
+        self.tensors = tensors
+        self._counters = 1 + len(rule.transforms) if rule.stages else 0
+        self.words = 1 + len(rule.hyper) + len(rule.scalars) + self._counters
+        self.view = View.whole(device.allocate_zeroed(4 * self.words * (tensors + 1)))
+
+    def _first_scalar(self, number: int) -> int:
+        """Return the word where the scalars of a tensor begin."""
+        return self.words * number + 1 + len(self.rule.hyper)
+
+    def read(self, content: memoryview) -> list[dict[str, float]]:
+        """Return the scalars of each tensor, by name, from the content of the table."""
+        values, names = content.cast("f"), self.rule.scalars
+        starts = (self._first_scalar(number) for number in range(self.tensors))
+        return [dict(zip(names, values[start : start + len(names)], strict=True)) for start in starts]
+
+    def read_counters(self, content: memoryview) -> list[dict[str, float]]:
+        """Return the counters of transforms of each tensor, by name, from the content of the table."""
+        values, bits = content.cast("f"), content.cast("I")
+        counters = []
+        for number in range(self.tensors):
+            first_word = self._first_scalar(number) + len(self.rule.scalars) + 1
+            tensor_counters = {}
+            for name, index in self.rule.counters.items():
+                is_integer = self.rule.transforms[index].type == "u32"
+                tensor_counters[name] = float((bits if is_integer else values)[first_word + index])
+            counters.append(tensor_counters)
+        return counters
+
+    def write(self, rows: Sequence[Mapping[str, float]], hyper: Sequence[Sequence[float]]) -> None:
+        """Set the scalars of each tensor; those not named become 0, and `advance` computes them.
+
+        Args:
+            rows: the scalars and counters of each tensor, by name.
+            hyper: the hyper-parameters of each, which parts of a rule that run outside a step read here.
+        """
+        words: list[float] = []
+        for row, tensor_hyper in zip(rows, hyper, strict=True):
+            words += [0.0, *tensor_hyper, *(row.get(name, 0.0) for name in self.rule.scalars)]
+            counters = [0.0] * self._counters
+            for name, index in self.rule.counters.items():
+                value = row.get(name, 0.0)
+                if self.rule.transforms[index].type == "u32":
+                    (value,) = struct.unpack("<f", struct.pack("<I", int(value)))
+                counters[1 + index] = value
+            words += counters
+        content = struct.pack(f"<{len(words)}f", *words)
+        self.device.write(self.view.part(0, len(content)), memoryview(content))
+
+    def views(self, names: Sequence[str]) -> list[dict[str, View]]:
+        """Return the views of these scalars of each tensor."""
+        offsets = {name: self.rule.scalars.index(name) for name in names}
+        return [
+            {name: self.view.part(4 * (self._first_scalar(number) + offset), 4) for name, offset in offsets.items()}
+            for number in range(self.tensors)
+        ]
+
+    def take_over(self, old: ScalarTable) -> None:
+        """Copy the table of the same tensors, to which some may have been appended."""
+        if old.words == self.words:
+            nbytes = 4 * self.words * old.tensors
+            self.device.copy(old.view.part(0, nbytes), self.view.part(0, nbytes))
+        else:  # other transforms
+            nbytes = 4 * min(self.words, old.words)
+            for number in range(old.tensors):
+                source = old.view.part(4 * old.words * number, nbytes)
+                self.device.copy(source, self.view.part(4 * self.words * number, nbytes))
+        if self.rule.over_all:  # values that all tensors share are copied to the new ones
+            common = [name for name in self.rule.scalars if name != "step"]
+            old_scalars, *_ = old.views(common)
+            for new_scalars in self.views(common)[old.tensors :]:
+                for name in common:
+                    self.device.copy(old_scalars[name], new_scalars[name])

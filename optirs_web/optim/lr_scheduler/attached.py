@@ -1,7 +1,7 @@
 """The schedulers of one optimizer: what they write on its device, and when.
 
 The host always knows the values: it computes them itself. A device that has the formulas moves its counts and writes
-the values in its own table of hyper-parameters; `Layout.scheduled` are the words that are its own. What it has no
+the values in its own table of hyper-parameters; `HyperTable.scheduled` are the words that are its own. What it has no
 formula for is written there by the host, 4 bytes for each value.
 """
 
@@ -164,7 +164,7 @@ class Attached:
         self._expected[group, param] = get_option(self.optimizer.param_groups[group], param)
         if self.layout is not None:
             words = [word for places in self.places(group, param) for word in places.written]
-            change = self.layout.scheduled.update if by_device else self.layout.scheduled.difference_update
+            change = self.layout.hyper.scheduled.update if by_device else self.layout.hyper.scheduled.difference_update
             change(words)
 
     def notice(self) -> None:
@@ -318,14 +318,14 @@ class Attached:
         stepping = {self._numbers[id(one)] for one in members if id(one) in self._numbers}
         if table is not None and stepping and self.layout is not None:
             steps = {f"step{number}": float(number in stepping) for number in self._numbers.values()}
-            table.follow(self.layout.hyper_buffer, steps)
+            table.follow(self.layout.hyper.view.buffer, steps)
             if (0, "lr") in self._rows and any("lr" in one.params for one in members):
                 self.copy_to_rates(self.layout)
 
     def copy_to_rates(self, layout: Layout) -> None:
         """Have the learning rates that are tensors follow what a kernel has written in the table."""
         for group, rate in self.optimizer._rates().items():
-            layout.device.copy(View(layout.hyper_buffer, 4 * self.places(group, "lr")[0].at, 4), rate.view)
+            layout.device.copy(layout.hyper.word_view(self.places(group, "lr")[0].at), rate.view)
 
     # Recorded steps: the host follows before each replay.
 
@@ -350,7 +350,7 @@ class Attached:
         order = layout.rule.hyper
         words = tuple(order.index(name) + row * len(order) for row in layout.hyper_rows(group) for name in names)
         names *= len(layout.hyper_rows(group))
-        targets = [View(layout.hyper_buffer, 4 * word, 4) for word in words]
+        targets = [layout.hyper.word_view(word) for word in words]
         rate = self.optimizer.param_groups[group].get(param)
         if isinstance(rate, Tensor):
             names, words, targets = (param,), (), [rate.view]
@@ -377,7 +377,7 @@ class Attached:
             assert layout is not None
             if content:
                 layout.device.write(View(buffer, 0, len(content)), memoryview(content))
-                layout.scheduled.update(words)
+                layout.hyper.scheduled.update(words)
 
 
 def _names(param: str) -> tuple[str, str, str]:

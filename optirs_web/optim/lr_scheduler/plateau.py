@@ -184,7 +184,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.optimizer._refresh()  # what the device multiplies is there
         self._move_to(layout)
         assert self._table is not None
-        self._table.follow(layout.hyper_buffer, self._numbers, metric.view)
+        self._table.follow(layout.hyper.view.buffer, self._numbers, metric.view)
         if self.param == "lr":
             attached(self.optimizer).copy_to_rates(layout)
         if recording is None:
@@ -220,9 +220,9 @@ class ReduceLROnPlateau(LRScheduler):
             return
         for number, (group, one) in enumerate(places):
             device.copy(table.view(0, *_PROGRESS), self._table.view(number, *_PROGRESS))
-            if before.scheduled.issuperset(one.written):  # the value of now is there alone
+            if before.hyper.scheduled.issuperset(one.written):  # the value of now is there alone
                 for word in one.written:
-                    device.copy(View(before.hyper_buffer, 4 * word, 4), View(layout.hyper_buffer, 4 * word, 4))
+                    device.copy(before.hyper.word_view(word), layout.hyper.word_view(word))
                 schedules.note(group, self.param, by_device=True)
 
     def _before_notice(self) -> None:
@@ -237,7 +237,7 @@ class ReduceLROnPlateau(LRScheduler):
         places = [attached(self.optimizer).places(g, self.param)[0].at for g in range(len(self.min_lrs))]
         return {
             "progress": self._table.view(0, *_PROGRESS),
-            **{str(g): View(layout.hyper_buffer, 4 * word, 4) for g, word in enumerate(places)},
+            **{str(g): layout.hyper.word_view(word) for g, word in enumerate(places)},
         }
 
     def _take(self, contents: Mapping[str, memoryview]) -> list[float]:
