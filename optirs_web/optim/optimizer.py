@@ -377,7 +377,7 @@ class Optimizer:
 
     def _dispatch(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         if not self.takes_dense or any(isinstance(param._grad, SparseRows) for param in params):
-            from .sparse_layout import SparseLayout, rows_of
+            from .sparse_layout import SparseLayout, rows_of  # which few optimizers need
 
             rows = rows_of(self, params)
             if rows and isinstance(self._built, SparseLayout):
@@ -605,11 +605,11 @@ class Optimizer:
         move_into_arenas(params, list(zip(flags, stored, strict=True)))
         rule, transforms = self.rule, self._transforms
         if self._is_scaled:
-            from .transforms import unscale
+            from .transforms import unscale  # which few optimizers need
 
             transforms = [unscale(), *transforms]
         if transforms:
-            from .pipeline import rule_with
+            from .pipeline import rule_with  # which few optimizers need
 
             rule = rule_with(rule, transforms)
         more = {"stored": stored} if any(stored) else {}
@@ -766,7 +766,7 @@ class Optimizer:
 def _transforms_and_projections(
     items: Sequence[Transform | Projection],
 ) -> tuple[list[Transform], list[Projection]]:
-    from .projections import Projection
+    from .projections import Projection  # which few optimizers need
 
     transforms = [transform for transform in items if not isinstance(transform, Projection)]
     if not all(hasattr(transform, "checks") for transform in transforms):

@@ -1,4 +1,4 @@
-"""Kernels over buffers of 16 bits to an element: any kernel, with conversions at its edge."""
+"""Kernels over buffers of 16-bit elements: any kernel, which converts what it reads and writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PackedKernel(Kernel):
 
     Attributes:
         base: the kernel, which has them as f32, or as u32 where it moves elements without looking at them.
-        kinds: for each binding "f16", "float16" or "bfloat16" for halves of words, or "" for words as they are.
+        kinds: for each binding "f16", "float16" or "bfloat16" for packed 16-bit elements, or "" for 32-bit ones.
     """
 
     def __init__(self, base: Kernel, kinds: tuple[str, ...]) -> None:
@@ -35,32 +35,32 @@ class PackedKernel(Kernel):
 
     @cached_property
     def module(self) -> syntax.Module:
-        """The complete module."""
+        """The kernel's WGSL with the conversions."""
         names = (binding.name for binding in self.base.bindings)
         kinds = {name: kind for name, kind in zip(names, self.kinds, strict=True) if kind}
         return repacked(parse(self.base.wgsl("tint"), f"<packed {self.base.name}>"), kinds)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Those of the base."""
+        """The base's parameters."""
         return self.base.parameters
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
-        """Those of the base, of f16 or of words."""
+        """The base's bindings, as arrays of f16 or of packed words."""
         pairs = zip(self.base.bindings, self.kinds, strict=True)
         return tuple(binding._replace(type=_TYPES[kind] or binding.type) for binding, kind in pairs)
 
 
 @cache
 def packed(base: Kernel, kinds: tuple[str, ...]) -> PackedKernel:
-    """The kernel with these bindings as elements of 16 bits; see `PackedKernel`."""
+    """Return the kernel with bindings of these kinds; see `PackedKernel`."""
     return PackedKernel(base, kinds)
 
 
 def packed_on(device: Device, base: Kernel, views: Sequence[View]) -> PackedKernel:
-    """The kernel for these views: float16 is f16 where the device has it, and rounds to it as others do."""
-    kinds = tuple(one.kind for one in views)
+    """Return the kernel for these views: float16 is f16 if the device has that and rounds as others do."""
+    kinds = tuple(view.kind for view in views)
     if "float16" in kinds and converts_float16(device):
-        kinds = tuple("f16" if one == "float16" else one for one in kinds)
+        kinds = tuple("f16" if kind == "float16" else kind for kind in kinds)
     return packed(base, kinds)

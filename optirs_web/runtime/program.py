@@ -38,18 +38,18 @@ class NotReadyError(Exception):
 class ProgramBuffer(Buffer):
     """A buffer of a program: what its launches name, a piece of memory once it is known which buffers share it.
 
-    The buffer that tensors hold is another one. When that has gone, nobody but the program reads this.
+    Tensors hold another buffer. When that has been freed, only the program reads this one.
 
     Attributes:
-        held_by: the other one.
-        made_at: how many launches and copies came before it.
-        dropped_at: and before the other one had gone, if it went while the program was recorded.
+        held_by: the buffer that tensors hold.
+        made_at: the number of launches and copies that were recorded before it.
+        dropped_at: the number that were recorded before the tensors' buffer was freed, if that was while recording.
     """
 
     __slots__ = ("dropped_at", "held_by", "made_at")
 
     def __init__(self, device: Device, nbytes: int, made_at: int) -> None:
-        """Without memory."""
+        """Make a buffer without memory."""
         super().__init__(device, None, nbytes, lambda *_: None)
         self._give_back = None
         self.held_by: weakref.ref[Buffer] | None = None
@@ -58,7 +58,7 @@ class ProgramBuffer(Buffer):
 
     @property
     def is_temporary(self) -> bool:
-        """Nobody holds it."""
+        """No tensor holds it."""
         return self.held_by is None or self.held_by() is None
 
 
@@ -66,7 +66,7 @@ _recording: Mode[Program | None] = Mode("recording", None)
 
 
 def recorded_here() -> Program | None:
-    """The program that this thread or task records now, if it does."""
+    """Return the program that this thread or task records now; None if it records none."""
     program = _recording.setting().value
     return program if program is not None and program.is_open else None
 
@@ -82,10 +82,10 @@ class Program:
         as_recorded: launches and copies as they were called, in order.
         launches: those that are replayed.
         is_open: it is being recorded.
-        elsewhere: another device, on which something lies that what is recorded uses; that is an error.
-        dispatches: how many kernels a replay runs.
-        recomputed: how many launches are run a second time, since the device had no memory to keep all results.
-        copies: how many copies it makes.
+        elsewhere: another device, which has a tensor that the recorded step uses; that is an error.
+        dispatches: the number of kernels that a replay runs.
+        recomputed: the number of launches that run a second time, since the device had no memory to keep all results.
+        copies: the number of copies that a replay makes.
         runs: it is to be replayed.
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
@@ -114,7 +114,7 @@ class Program:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """In the block, what this thread or task enqueues on the device is recorded."""
+        """Record what this thread or task enqueues on the device in the block."""
         self.is_open = True
         try:
             with Block(_recording, self):
@@ -123,7 +123,7 @@ class Program:
             self.is_open = False  # also for tasks that were made in the block
 
     def allocate(self, nbytes: int) -> Buffer:
-        """A buffer of the program: it has memory when the recording has ended."""
+        """Return a buffer of the program, which has memory when the recording has ended."""
         own = self.make(nbytes)
         buffer = Buffer(self.device, own, nbytes, self._drop)
         own.held_by = weakref.ref(buffer)
@@ -138,16 +138,16 @@ class Program:
         if isinstance(handle, ProgramBuffer):
             handle.dropped_at = len(self.as_recorded)
 
-    def add(self, one: Recorded) -> None:
+    def add(self, command: Recorded) -> None:
         """Append a launch or a copy."""
-        if isinstance(one, Launch):
-            views = tuple(self._own(view) for view in one.views)
-            one = Launch(one.kernel, views, one.grid, one.parameters)
-            if self.device.backend.tuned is None and (stays(one) or not self._fuses):
-                self.device.backend.expect(one.kernel)
+        if isinstance(command, Launch):
+            views = tuple(self._own(view) for view in command.views)
+            command = Launch(command.kernel, views, command.grid, command.parameters)
+            if self.device.backend.tuned is None and (stays(command) or not self._fuses):
+                self.device.backend.expect(command.kernel)
         else:
-            one = Copy(self._own(one.source), self._own(one.target))
-        self.as_recorded.append(one)
+            command = Copy(self._own(command.source), self._own(command.target))
+        self.as_recorded.append(command)
 
     def _own(self, view: View) -> View:
         handle = view.buffer.handle
@@ -163,19 +163,19 @@ class Program:
     # Called by the device when the recording has ended.
 
     def finish(self, allocate: Callable[[int], tuple[Any, int]]) -> None:
-        """Decide what is launched, and where its buffers lie.
+        """Fuse the launches and give their buffers memory.
 
         Args:
-            allocate: gives memory of at least so many bytes, and how many they are.
+            allocate: returns a handle of at least that many bytes of memory, and their number.
         """
         self.launches = self.as_recorded
         if self._fuses:
             self.launches = fuse(self.launches, _is_temporary, self.device.capabilities, self.make)
         try:
-            planned = self._place(allocate)
+            planned = self._allocate_plan(allocate)
         except OutOfDeviceMemoryError:
             self._compute_again()
-            planned = self._place(allocate)
+            planned = self._allocate_plan(allocate)
         pieces = [self._piece(handle, nbytes) for handle, nbytes in self._owned]
         places = {buffer: View(pieces[at.piece], at.offset, buffer.nbytes) for buffer, at in planned.places.items()}
         self.launches = [placed(launch, places) for launch in self.launches]
@@ -189,18 +189,18 @@ class Program:
                 self._owned.append(allocate(own.nbytes))
                 held.handle = self._owned[-1][0]
         self._made = []
-        self.dispatches = sum(isinstance(one, Launch) for one in self.launches)
+        self.dispatches = sum(isinstance(launch, Launch) for launch in self.launches)
         self.copies = len(self.launches) - self.dispatches
 
-    def _place(self, allocate: Callable[[int], tuple[Any, int]]) -> Plan:
-        """Memory for what is launched."""
+    def _allocate_plan(self, allocate: Callable[[int], tuple[Any, int]]) -> Plan:
+        """Allocate the memory that the launches need, and return the plan of who uses it."""
         planned = plan(self.launches, _is_own, _is_temporary, self.device.capabilities)
         for nbytes in planned.sizes:
             self._owned.append(allocate(nbytes))
         return planned
 
     def _compute_again(self) -> None:
-        """Have the launches need less memory.
+        """Change the launches so that they need less memory.
 
         Raises:
             OutOfDeviceMemoryError: there is too little for that too.
@@ -218,12 +218,12 @@ class Program:
         return piece
 
     def make(self, nbytes: int) -> ProgramBuffer:
-        """A buffer that no tensor holds."""
+        """Return a buffer that no tensor holds."""
         return ProgramBuffer(self.device, nbytes, len(self.as_recorded))
 
     @property
     def nbytes(self) -> int:
-        """The memory of the program's own."""
+        """The bytes of memory that the program owns."""
         return sum(nbytes for _, nbytes in self._owned)
 
     # Called at replay.

@@ -1,4 +1,4 @@
-"""A step that does not fit: what lies idle at the peak is let go, and computed again where it is needed next.
+"""Fits a step into less memory: buffers that are idle at the peak are dropped, and computed again before they are used.
 
 That is gradient checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost"), decided launch by
 launch when a program is given its memory: the same kernels run over the same values, so results stay as they are, bit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["shrink"]
 
 _DEPTH = 8
-"""Launches, one needing the result of the other, that are run again for one result at most."""
+"""The longest chain of launches, each needing the result of the next, that is run again for a result."""
 
 _TRIES = 400
 """At least; as many as there are launches where these are more."""
@@ -46,13 +46,13 @@ class _Use(NamedTuple):
 
 
 class _Step:
-    """Launches, and when which buffer is alive."""
+    """Launches and the times at which their buffers are alive."""
 
     def __init__(self, launches: Sequence[Recorded], is_own: Owned, is_temporary: Owned) -> None:
         self.launches = launches
         self.uses: dict[Buffer, _Use] = {}
-        for at, one in enumerate(launches):
-            for views, is_write in ((_inputs(one), False), (one.writes, True)):
+        for at, launch in enumerate(launches):
+            for views, is_write in ((_inputs(launch), False), (launch.writes, True)):
                 for view in views:
                     if is_own(view.buffer):
                         use = self.uses.setdefault(view.buffer, _Use([], []))
@@ -69,30 +69,30 @@ class _Step:
                 self.live[at] += buffer.nbytes
 
     def excess(self, room: int) -> int:
-        """By how much it is too large, over all launches."""
-        return sum(max(0, one - room) for one in self.live)
+        """Return the bytes alive beyond `room`, summed over all launches."""
+        return sum(max(0, nbytes - room) for nbytes in self.live)
 
     def idle(self, at: int) -> list[tuple[Buffer, int]]:
-        """The buffers that lie idle at a launch, the largest first, each with the launch that needs it next."""
-        found = []
+        """Return the buffers that are idle at a launch, the largest first, each with the launch that needs it next."""
+        buffers = []
         for buffer, use in self.uses.items():
             if use.is_stable and use.touched[0] < at < use.touched[-1] and at not in use.touched:
-                found.append((buffer, next(one for one in use.touched if one > at)))
-        return sorted(found, key=lambda one: one[0].nbytes, reverse=True)
+                buffers.append((buffer, next(later for later in use.touched if later > at)))
+        return sorted(buffers, key=lambda entry: entry[0].nbytes, reverse=True)
 
 
-def _inputs(one: Recorded) -> list[View]:
-    if isinstance(one, Copy):
-        return [one.source]
-    return [view for binding, view in zip(one.kernel.bindings, one.views, strict=True) if not binding.writes]
+def _inputs(launch: Recorded) -> list[View]:
+    if isinstance(launch, Copy):
+        return [launch.source]
+    return [view for binding, view in zip(launch.kernel.bindings, launch.views, strict=True) if not binding.writes]
 
 
 def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> None:
-    """Have a program that found no memory need less, by running some of its launches again.
+    """Reduce the memory that a program needs, by running some of its launches again.
 
     Args:
         program: it holds no memory.
-        got: the bytes that it was given before there were no more.
+        got: the bytes that were allocated for it before there were no more.
         is_own: whether a buffer is the program's.
         is_temporary: whether nobody reads it afterwards.
 
@@ -142,7 +142,7 @@ class _Fitting:
         self._refused: set[tuple[Buffer, int]] = set()
 
     def fit(self, has_room: Callable[[Sequence[Recorded]], bool], room: int) -> None:
-        """Have the step fit if that can be done, and need less if not.
+        """Make the step fit if that is possible, and need less memory if not.
 
         Args:
             has_room: whether launches fit.
@@ -156,11 +156,11 @@ class _Fitting:
             if self.step.excess(target) == 0:  # the pieces do not fit into each other: aim lower
                 share *= 0.9
                 self._refused.clear()
-            elif not self._let_one_go(target):
+            elif not self._drop_a_buffer(target):
                 return
 
-    def _let_one_go(self, target: int) -> bool:
-        """Have one idle buffer less where the most is alive; False where there is none that helps."""
+    def _drop_a_buffer(self, target: int) -> bool:
+        """Drop an idle buffer where the most bytes are alive; return False if none helps."""
         step, roots = self.step, self._roots
         peak = max(range(len(step.live)), key=step.live.__getitem__)
         for buffer, needed in step.idle(peak):
@@ -170,7 +170,7 @@ class _Fitting:
             again = _Again(step, needed, self._make, self._producers, roots)
             made = again.make_again(roots[buffer], _DEPTH)
             if made is not None:
-                tail = [renamed(one, {buffer: made}) for one in step.launches[needed:]]
+                tail = [renamed(launch, {buffer: made}) for launch in step.launches[needed:]]
                 changed = _Step([*step.launches[:needed], *again.launches, *tail], self._is_own, self._is_temporary)
                 if changed.excess(target) < step.excess(target):
                     roots.update(again.made)
@@ -202,14 +202,14 @@ class _Again:
         }
 
     def make_again(self, root: Buffer, depth: int) -> Buffer | None:
-        """The buffer that has the content of `root` after these launches; None where it cannot be had."""
+        """Return the buffer that has the content of `root` after these launches; None if that is impossible."""
         producer = self._producers[root]
         names: dict[Buffer, Buffer] = {}
         for view in _inputs(producer):
-            found = self._input(view, root, depth - 1)
-            if found is None:
+            source = self._input(view, root, depth - 1)
+            if source is None:
                 return None
-            names[view.buffer] = found
+            names[view.buffer] = source
         for view in producer.writes:
             if view.buffer not in self._producers:
                 return None
@@ -225,12 +225,12 @@ class _Again:
         root = self._roots.get(buffer)
         if root is None:
             return None
-        again = next((one for one, its_root in self.made.items() if its_root is root), None)
+        again = next((copy for copy, original in self.made.items() if original is root), None)
         if again is not None or root in self._alive:
             return again or self._alive[root]
         return self.make_again(root, depth) if depth > 0 else None
 
     def _is_unchanged(self, view: View, result: Buffer) -> bool:
-        """Memory from outside holds what it held when the result was made."""
+        """Return whether memory from outside still has the content that it had when the result was computed."""
         first = self._step.uses[result].written[0]
-        return not any(overlaps(view, one.writes) for one in self._step.launches[first : self._at])
+        return not any(overlaps(view, launch.writes) for launch in self._step.launches[first : self._at])

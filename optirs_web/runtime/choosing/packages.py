@@ -17,7 +17,7 @@ REQUIREMENTS = {
 
 
 def reason(package: str, error: ImportError) -> str:
-    """Why a device is not there whose backend could not import that package; "" where the error names none."""
+    """Return why a device is not available whose backend could not import a package."""
     if isinstance(error, ModuleNotFoundError) and error.name == package:
         return f"the Python package {package} is not installed: {_install(package)}"
     message = " ".join(str(error).split())
@@ -27,7 +27,7 @@ def reason(package: str, error: ImportError) -> str:
 
 
 def wrong_version(package: str, version: str) -> str:
-    """Why a device is not there whose package is installed, in a version that does not serve; "" where it does.
+    """Return why a device is not available whose package is installed in that version; "" if the version is supported.
 
     Example:
         >>> from optirs_web.runtime.choosing.packages import wrong_version

@@ -31,7 +31,7 @@ _PREFERRED = {
 
 
 class _Choice(NamedTuple):
-    """A device, and why it comes where it comes."""
+    """A device, and the reason for its rank."""
 
     info: AdapterInfo
     why: str
@@ -44,11 +44,11 @@ def best(
     open_as: Callable[[AdapterInfo, str], Device],
     power: str = "",
 ) -> Device:
-    """The device that "auto" takes, open.
+    """Open the device that "auto" takes, and return it.
 
     Args:
         listed: the adapters by name, in the order of preference; the processor comes last.
-        known: the names that there are.
+        known: the names of all devices.
         open_backend: opens an adapter for a measurement.
         open_as: opens it as a device, with the reason why it was chosen.
         power: "low", "high" or "".
@@ -91,7 +91,7 @@ def ranked(
     open_backend: Callable[[AdapterInfo], Backend],
     power: str = "",
 ) -> list[_Choice]:
-    """The adapters, the best first. Those of the kinds that come first are measured where they are several."""
+    """Return the adapters, the best first. Those of the most preferred kinds are measured if there are several."""
     order = _PREFERRED[power]
     groups = [[adapter for adapter in adapters if topology.kind_of(adapter) in kinds] for kinds in order]
     first, *other_groups = [group for group in groups if group] or [[]]
@@ -124,7 +124,7 @@ def _by_speed(
 
 
 def _measured(info: AdapterInfo, open_backend: Callable[[AdapterInfo], Backend]) -> Figures | None:
-    """The figures that are kept, or those of a measurement now; None where it fails."""
+    """Return the stored figures of a device, or those of a measurement now; None if that fails."""
     from . import figures, probes  # which one candidate does not need
 
     rates = figures.load(info)
@@ -146,17 +146,17 @@ def _measured(info: AdapterInfo, open_backend: Callable[[AdapterInfo], Backend])
 
 
 def _may_be_taken(info: AdapterInfo) -> bool:
-    """Software adapters are not, unless OPTIRS_AUTO_SOFTWARE=1 says so, which is for tests."""
-    said = os.environ.get("OPTIRS_AUTO_SOFTWARE", "")
-    if said not in ("", "0", "1"):
-        raise ValueError(f"OPTIRS_AUTO_SOFTWARE must be 0 or 1, not '{said}'")
-    return not info.software or said == "1"
+    """Return True for hardware, and for all adapters if OPTIRS_AUTO_SOFTWARE=1, which is for tests."""
+    setting = os.environ.get("OPTIRS_AUTO_SOFTWARE", "")
+    if setting not in ("", "0", "1"):
+        raise ValueError(f"OPTIRS_AUTO_SOFTWARE must be 0 or 1, not '{setting}'")
+    return not info.software or setting == "1"
 
 
 def _required(
     usable: Sequence[AdapterInfo], listed: Mapping[str, Sequence[AdapterInfo]], known: Collection[str]
 ) -> list[AdapterInfo]:
-    """Those that OPTIRS_REQUIRE names; all of them where it names no device."""
+    """Return the adapters that OPTIRS_REQUIRE names; all of them if it names no device."""
     said = os.environ.get("OPTIRS_REQUIRE", "")
     names = [name for name in map(str.strip, said.split(",")) if name.partition(":")[0] in known]
     allowed = [adapter for adapter in usable if not names or adapter.name in names or adapter.label in names]
@@ -179,7 +179,7 @@ def _why_not(label: str, adapters: Sequence[AdapterInfo]) -> str:
 
 
 def _only(info: AdapterInfo, listed: Mapping[str, Sequence[AdapterInfo]]) -> str:
-    """Why this one is taken where there is no other."""
+    """Return the reason to take the only usable adapter."""
     others = [adapter for name, adapters in listed.items() for adapter in adapters if name != "cpu"]
     if info.name != "cpu" or any(adapter.available and not adapter.software for adapter in others):
         return "there is no other usable one"

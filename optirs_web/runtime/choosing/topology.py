@@ -1,4 +1,4 @@
-"""Facts about devices from the operating system: which share hardware, the address on the bus, the memory in bytes."""
+"""Facts about devices from the operating system: shared hardware, the address on the bus, the memory in bytes."""
 
 from __future__ import annotations
 
@@ -29,68 +29,76 @@ class _Card(NamedTuple):
 
 
 def kind_of(info: AdapterInfo) -> str:
-    """As its backend says, or what follows from the rest."""
+    """Return the kind of hardware: what the backend says, or what follows from the other attributes."""
     return info.kind or ("cpu" if info.name == "cpu" else "software" if info.software else "")
 
 
 def completed(adapters: Sequence[AdapterInfo], avoided: Mapping[str, str], pci: str = _PCI) -> list[AdapterInfo]:
-    """The adapters with what the system tells of them. What is in `avoided` says so as its reason.
+    """Return the adapters with what the system knows about them, and the reason why "auto" avoids some.
 
     Args:
         adapters: as the backends list them.
-        avoided: labels, and what happened.
+        avoided: by label, the reason.
         pci: the folder in which the system lists the devices of its PCI bus.
     """
     import platform
 
     cards, host = _cards(pci), platform.node()
-    adapters = [_of_vendor(one, adapters) for one in adapters]
-    several = Counter((one.name, one.adapter) for one in adapters if one.available)
-    placed = [_placed(one, host, cards, several[one.name, one.adapter] > 1) for one in adapters]
-    memory = {one.adapter: one.memory for one in placed if one.adapter and one.memory is not None}
-    return [_told(one, memory, avoided) for one in placed]
+    adapters = [_with_only_card_of_vendor(adapter, adapters) for adapter in adapters]
+    counts = Counter((adapter.name, adapter.adapter) for adapter in adapters if adapter.available)
+    located = [
+        _with_hardware(adapter, host, cards, is_ambiguous=counts[adapter.name, adapter.adapter] > 1)
+        for adapter in adapters
+    ]
+    memory = {adapter.adapter: adapter.memory for adapter in located if adapter.adapter and adapter.memory is not None}
+    return [_with_memory_and_reason(adapter, memory, avoided) for adapter in located]
 
 
 def idle_gpus(pci: str = _PCI) -> str:
-    """Graphics cards that the system lists, where no driver offers one; "" where it lists none."""
-    cards = [one for one in _cards(pci) if one.ids.partition(":")[0] in _VENDORS]
-    names = " and ".join(f"{_VENDORS[one.ids.partition(':')[0]]} GPU at PCI {one.address}" for one in cards)
+    """Return a sentence about the graphics cards that the system lists; "" if it lists none."""
+    cards = [card for card in _cards(pci) if card.ids.partition(":")[0] in _VENDORS]
+    names = " and ".join(f"{_VENDORS[card.ids.partition(':')[0]]} GPU at PCI {card.address}" for card in cards)
     if not names:
         return ""
     return f"the system lists an {names} that no driver offers: `optirs-web devices` says what to install"
 
 
-def _placed(info: AdapterInfo, host: str, cards: Sequence[_Card], is_one_of_several: bool) -> AdapterInfo:
-    """With the piece of hardware that it is, as far as numbers tell."""
+def _with_hardware(info: AdapterInfo, host: str, cards: Sequence[_Card], *, is_ambiguous: bool) -> AdapterInfo:
+    """Return the adapter with its kind, host and hardware, as far as identifiers tell.
+
+    `is_ambiguous`: its backend lists several adapters with this identifier.
+    """
     if not info.available:
         return info
     info = replace(info, kind=kind_of(info), host=info.host or host)
     if info.kind in ("cpu", "software"):
         return replace(info, adapter=_PROCESSOR, bus="", memory=info.memory or _memory_of_host())
-    own = [one for one in cards if one.address == info.bus] if info.bus else []
-    alike = [one for one in cards if one.ids == info.adapter]
-    if not own and len(alike) == 1 and not is_one_of_several:
+    own = [card for card in cards if card.address == info.bus] if info.bus else []
+    alike = [card for card in cards if card.ids == info.adapter]
+    if not own and len(alike) == 1 and not is_ambiguous:
         own = alike
     if own:
         card = own[0]
         return replace(info, adapter=card.address, bus=card.bus, memory=info.memory or card.memory)
     if info.bus:
         return replace(info, adapter=info.bus)
-    if info.adapter and (is_one_of_several or len(alike) > 1):  # which of them is which is not known
+    if info.adapter and (is_ambiguous or len(alike) > 1):  # the system does not say which is which
         return replace(info, adapter=f"{info.adapter} {info.label}")
     return info
 
 
-def _of_vendor(info: AdapterInfo, adapters: Sequence[AdapterInfo]) -> AdapterInfo:
-    """OpenGL tells the vendor alone: it is that vendor's one kind of card, if there is one."""
+def _with_only_card_of_vendor(info: AdapterInfo, adapters: Sequence[AdapterInfo]) -> AdapterInfo:
+    """Return an adapter of OpenGL, which reports its vendor only, with the vendor's card if all are of one kind."""
     vendor, _, device = info.adapter.partition(":")
     if device != "0000":
         return info
-    others = {one.adapter for one in adapters if one.adapter.startswith(f"{vendor}:")} - {info.adapter}
+    others = {other.adapter for other in adapters if other.adapter.startswith(f"{vendor}:")} - {info.adapter}
     return replace(info, adapter=others.pop() if len(others) == 1 else "")
 
 
-def _told(info: AdapterInfo, memory: Mapping[str, int | None], avoided: Mapping[str, str]) -> AdapterInfo:
+def _with_memory_and_reason(
+    info: AdapterInfo, memory: Mapping[str, int | None], avoided: Mapping[str, str]
+) -> AdapterInfo:
     if info.memory is None and info.adapter in memory:
         info = replace(info, memory=memory[info.adapter])
     if info.label in avoided:
@@ -106,12 +114,12 @@ def _memory_of_host() -> int | None:
 
 
 def _cards(pci: str) -> list[_Card]:
-    """The graphics cards of this machine; none where the system does not list them."""
+    """Return the graphics cards of this machine; none if the system does not list them."""
     try:
         addresses = sorted(os.listdir(pci))
     except OSError:
         return []
-    folders = [(one, os.path.join(pci, one)) for one in addresses]
+    folders = [(address, os.path.join(pci, address)) for address in addresses]
     return [_card(address, folder) for address, folder in folders if _read(folder, "class").startswith(_DISPLAY)]
 
 
