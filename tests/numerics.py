@@ -16,7 +16,7 @@ import schedule_cases
 import optirs_web as ow
 from optirs_web.gradchecks import read_together
 from optirs_web.ops import launch
-from optirs_web.optim.lr_scheduler.attached import get_option
+from optirs_web.optim.lr_scheduler.scheduler_set import get_option
 from optirs_web.runtime import products
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.dtypes import UINT32

@@ -10,7 +10,6 @@ from ..runtime.rules import KEPT
 from ..wgsl import slot_storage
 from ..wgsl.param_storage import PARAM, SLOTS
 from .shards import Shard
-from .slot_codec import decode_slots, encode_slots
 
 __all__ = ["Slots", "StateBuffers", "StoredState"]
 
@@ -97,6 +96,8 @@ class StoredState:
                 state[number][name] = _bytes_of(view, raw[id(view.buffer)])
         for shard_number, shard in enumerate(self.shards):
             if shard.stored:
+                from .slot_codec import decode_slots  # which few optimizers need
+
                 params = contents.get(f"{shard_number}.{PARAM}", memoryview(b""))
                 for index, number in shard.numbers.items():
                     view = shard.arena.place(shard.arena.params, index)
@@ -111,6 +112,8 @@ class StoredState:
         encoded = dict(state)
         for shard in self.shards:
             if shard.stored:
+                from .slot_codec import encode_slots  # which few optimizers need
+
                 for number in shard.numbers.values():
                     encoded[number] = encode_slots(shard.stored, state.get(number, {}))
         for part in self._parts:

@@ -11,27 +11,27 @@ from ..formulas import Schedule
 from ..optimizer import Optimizer
 from ..schedules import join_schedules
 from .arguments import checked
-from .attached import attached, get_option, set_option
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler
+from .scheduler_set import get_option, schedulers_of, set_option
 
 __all__ = ["ChainedScheduler", "SequentialLR"]
 
 
 def _check(owner: LRScheduler, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
     name = type(owner).__name__
-    for number, one in enumerate(schedulers):
-        if not hasattr(one, "optimizer"):
+    for number, scheduler in enumerate(schedulers):
+        if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {number} should have `optimizer` as its attribute.")
-        if isinstance(one, ReduceLROnPlateau):
+        if isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError(
                 f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
                 f"specified when calling `step`, but got one at index {number} in the given schedulers sequence."
             )
-        if one.optimizer is not optimizer:
+        if scheduler.optimizer is not optimizer:
             raise ValueError(
                 f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                f"{type(one).__name__} at index {number}, which has another one."
+                f"{type(scheduler).__name__} at index {number}, which has another one."
             )
 
 
@@ -39,12 +39,12 @@ class _ComposedLR(LRScheduler):
     _schedulers: list[LRScheduler]
 
     def state_dict(self) -> dict[str, Any]:
-        """That of each scheduler is under "_schedulers"."""
-        return {**super().state_dict(), "_schedulers": [one.state_dict() for one in self._schedulers]}
+        """Return the state; "_schedulers" has that of each scheduler."""
+        return {**super().state_dict(), "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
 
     def _load(self, state_dict: Mapping[str, Any]) -> None:
-        for one, its_state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
-            one.load_state_dict(its_state)
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
         super()._load(state_dict)
 
 
@@ -80,23 +80,23 @@ class SequentialLR(_ComposedLR):
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)
         self._first_epoch = last_epoch + 1
-        self._parts = [part for one in schedulers for part in getattr(one, "_parts", [one])]
+        self._parts = [part for scheduler in schedulers for part in getattr(scheduler, "_parts", [scheduler])]
         for group in optimizer.param_groups:
             set_option(group, schedulers[0].param, group[f"initial_{schedulers[0].param}"])
-        for one in self._parts:
-            one.last_epoch -= 1
-            one._work.position -= 1
-        attached(optimizer).remove(schedulers)
+        for part in self._parts:
+            part.last_epoch -= 1
+            part._work.position -= 1
+        schedulers_of(optimizer).remove(schedulers)
         super().__init__(optimizer, -1, param=schedulers[0].param)
 
     _left_out = LRScheduler._left_out | {"_parts", "_first_epoch"}
 
     def _plan(self) -> dict[str, list[Schedule]]:
-        plans = [one._work.plans for one in self._schedulers]
-        if any(one.keys() != {self.param} for one in plans):
+        plans = [scheduler._work.plans for scheduler in self._schedulers]
+        if any(plan.keys() != {self.param} for plan in plans):
             return {}
-        of_groups = zip(*(one[self.param] for one in plans), strict=True)
-        if any(schedule.is_noisy for one in plans for schedule in one[self.param]):
+        of_groups = zip(*(plan[self.param] for plan in plans), strict=True)
+        if any(schedule.is_noisy for plan in plans for schedule in plan[self.param]):
             return {}
         return {self.param: [join_schedules(schedules, self._milestones) for schedules in of_groups]}
 
@@ -117,22 +117,22 @@ class SequentialLR(_ComposedLR):
         bases = self._work.bases.get(self.param, [])
         missing = len(self.optimizer.param_groups) - len(bases)
         if bases and missing:
-            bases += [0.0] * missing  # not used: the part that steps knows
+            bases += [0.0] * missing  # not used: the scheduler that steps has its own
             self._work.is_on_host = True
-            attached(self.optimizer).drop_table()
+            schedulers_of(self.optimizer).drop_table()
 
     def _advance(self, epoch: float | None) -> dict[str, list[float]]:
         self._move(epoch)
         number = bisect_right(self._milestones, self.last_epoch)
-        one = self._schedulers[number]
-        one._grow()
+        scheduler = self._schedulers[number]
+        scheduler._grow()
         is_new = number > 0 and self._milestones[number - 1] == self.last_epoch
-        values = one._advance(0 if is_new else None)
-        self._last_lr = one.get_last_lr()
+        values = scheduler._advance(0 if is_new else None)
+        self._last_lr = scheduler.get_last_lr()
         return values
 
     def _rebase(self, param: str, group: int) -> bool:
-        return False  # the next part begins with the first value again
+        return False  # the next scheduler begins with the first value again
 
 
 class ChainedScheduler(_ComposedLR):
@@ -155,7 +155,7 @@ class ChainedScheduler(_ComposedLR):
         optimizer = optimizer or schedulers[0].optimizer
         _check(self, optimizer, schedulers)
         self._schedulers = list(schedulers)
-        self._parts = [part for one in schedulers for part in getattr(one, "_parts", [one])]
+        self._parts = [part for scheduler in schedulers for part in getattr(scheduler, "_parts", [scheduler])]
         self.optimizer = optimizer
         self.param = schedulers[-1].param
         self._note()
@@ -167,42 +167,42 @@ class ChainedScheduler(_ComposedLR):
 
     @property
     def _stepped(self) -> list[LRScheduler]:
-        return [part for one in self._schedulers for part in getattr(one, "_stepped", [one])]
+        return [part for scheduler in self._schedulers for part in getattr(scheduler, "_stepped", [scheduler])]
 
     @property
     def params(self) -> tuple[str, ...]:
         """The options that they set."""
-        return tuple(dict.fromkeys(param for one in self._stepped for param in one.params))
+        return tuple(dict.fromkeys(param for scheduler in self._stepped for param in scheduler.params))
 
     @property
     def is_on_device(self) -> bool:
         """The device computes the values itself."""
-        return all(one.is_on_device for one in self._stepped)
+        return all(scheduler.is_on_device for scheduler in self._stepped)
 
     def step(self, epoch: float | None = None) -> None:
-        """A step of each."""
-        attached(self.optimizer).step(self._stepped, epoch)
+        """Step each scheduler."""
+        schedulers_of(self.optimizer).step(self._stepped, epoch)
         self._note()
 
     def get_last_lr(self) -> list[float]:
-        """The values that they have set last."""
+        """Return the values that were set last."""
         return self._schedulers[-1].get_last_lr()
 
     def _resume(self) -> None:
-        """The parts have gone on."""
+        """Do nothing: the schedulers have resumed by themselves."""
 
     def values(self, steps: int, group: int = 0) -> list[float]:
-        """The values of the first steps for a group, if all multiply.
+        """Return the values of the first steps for a group, if all schedulers multiply.
 
         Raises:
-            UnsupportedError: not all do.
+            UnsupportedError: not all multiply.
         """
-        if not all(one._multiplies for one in self._stepped):
+        if not all(scheduler._multiplies for scheduler in self._stepped):
             raise UnsupportedError(
                 "these schedulers have no common formula: step them, and read get_last_lr() after each step"
             )
         values = [self._stepped[0].base_lrs[group]] * steps
-        for one in self._stepped:
-            factors = one._work.plans[one.param][group].values(steps)
+        for scheduler in self._stepped:
+            factors = scheduler._work.plans[scheduler.param][group].values(steps)
             values = [value * factor for value, factor in zip(values, factors, strict=True)]
         return values

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from ..formulas import Curve, Schedule, absolute, call, joined, ramp, split_ratio
 from ..optimizer import Optimizer
 from .arguments import DividesByZeroError, checked
-from .attached import set_option
 from .scheduler import LRScheduler, _check_optimizer
+from .scheduler_set import set_option
 
 __all__ = ["CyclicLR", "OneCycleLR"]
 
@@ -124,11 +124,11 @@ class CyclicLR(_CycleLR):
         else:
             ratio = {"triangular": 1.0, "triangular2": 0.5, "exp_range": self.gamma}[self.mode]
         by_cycle = float(self.scale_mode == "cycle")
-        rest = (self.step_ratio * self.total_size, self.total_size, *split_ratio(ratio), by_cycle)
-        return [absolute(call("triangular", start, end, *rest)) for start, end in zip(starts, ends, strict=True)]
+        shape = (self.step_ratio * self.total_size, self.total_size, *split_ratio(ratio), by_cycle)
+        return [absolute(call("triangular", start, end, *shape)) for start, end in zip(starts, ends, strict=True)]
 
-    def _next_of(self, param: str, group: int, anew: bool) -> float:
-        value = super()._next_of(param, group, anew)
+    def _next_value(self, param: str, group: int, anew: bool) -> float:
+        value = super()._next_value(param, group, anew)
         if self._scale_fn is None:
             return value
         start = (self._lows if param == self.param else self.max_momentums)[group]

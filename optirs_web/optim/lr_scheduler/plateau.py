@@ -18,19 +18,19 @@ from ..formulas import Schedule
 from ..layout import Layout
 from ..optimizer import Optimizer
 from .arguments import checked
-from .attached import attached, get_option, set_option
 from .scheduler import LRScheduler, _check_optimizer
+from .scheduler_set import get_option, schedulers_of, set_option
 
 __all__ = ["ReduceLROnPlateau"]
 
 _FLOAT = struct.Struct("<f")
 _WORST = 3e38  # stands for infinity on a device
-_PROGRESS = "best", 3  # the first member of a row that is progress, and how many are
+_PROGRESS = "best", 3  # the first member of a row that is progress, and the number of such members
 
 
 @cache
 def _on_host() -> Mapping[str, Callable[..., Any]]:
-    """`watch` and `reduced` of ``shaders/schedules/plateau.wgsl``, over Python's numbers."""
+    """Return `watch` and `reduced` of ``shaders/schedules/plateau.wgsl``, over Python's numbers."""
     return host_functions(load_map_module("schedules", "plateau", ("watch", "reduced")), "watch", "reduced")
 
 
@@ -100,37 +100,37 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """It waits after a reduction."""
+        """True while it waits after a reduction."""
         return self.cooldown_counter > 0
 
     def step(self, metrics: SupportsFloat | Tensor, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Look at the metric. A tensor stays on the device."""
+        """Reduce the option if the metric has stopped improving. A tensor stays on the device."""
         layout = self.optimizer._layout
-        goes_there = self._table is not None or (isinstance(metrics, Tensor) and self._is_alone)
-        if layout is not None and goes_there:
+        is_on_device = self._table is not None or (isinstance(metrics, Tensor) and self._is_alone)
+        if layout is not None and is_on_device:
             self._step_on_device(layout, metrics, epoch)
             return
         if layout is not None and layout.device.recording is not None:
             raise UnsupportedError(
                 "in a compiled step the metric must be a tensor, and the option have one scheduler only"
             )
-        schedules = attached(self.optimizer)
+        schedules = schedulers_of(self.optimizer)
         schedules.notice()
-        self._look(float(metrics.item() if isinstance(metrics, Tensor) else metrics))
+        self._watch(float(metrics.item() if isinstance(metrics, Tensor) else metrics))
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         schedules.set(self.param, self._values())
         self._last_lr = self._values()
 
     @property
     def _is_alone(self) -> bool:
-        schedules = attached(self.optimizer)
-        places = schedules.places(0, self.param)
-        is_known = bool(places) and places[0].at != NOWHERE
+        schedules = schedulers_of(self.optimizer)
+        words = schedules.words_of(0, self.param)
+        is_known = bool(words) and words[0].at != NOWHERE
         return schedules.on(self.param) == [self] and is_known and schedules.is_by_name(self.param)
 
     @property
     def _numbers(self) -> dict[str, float]:
-        """The constants of ``shaders/schedules/plateau.wgsl`` by name: those of `watch` in order, and then the rest."""
+        """The constants of ``shaders/schedules/plateau.wgsl`` by name: those of `watch` in order, then the others."""
         sign = 1 if self.mode == "max" else -1
         is_relative = self.threshold_mode == "rel"
         return {
@@ -143,7 +143,7 @@ class ReduceLROnPlateau(LRScheduler):
             "eps": self.eps,
         }
 
-    def _look(self, metric: float) -> None:
+    def _watch(self, metric: float) -> None:
         *watched, factor, eps = self._numbers.values()
         now = _on_host()["watch"](metric, self.best, self.num_bad_epochs, self.cooldown_counter, *watched)
         self.best = now.best
@@ -161,7 +161,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = int(cooldown_left) if math.isfinite(cooldown_left) else cooldown_left
 
     def _bound_all(self) -> None:
-        """Have a bound for groups that were added since."""
+        """Add bounds for groups that were added."""
         groups, bounds = len(self.optimizer.param_groups), len(self.min_lrs)
         if groups == bounds:
             return
@@ -180,13 +180,13 @@ class ReduceLROnPlateau(LRScheduler):
                 f"a metric must be one number on {device.name}, not {metric.shape} on {metric.device.name}"
             )
         if recording is None:
-            attached(self.optimizer).notice()
-            self.optimizer._refresh()  # what the device multiplies is there
+            schedulers_of(self.optimizer).notice()
+            self.optimizer._refresh()  # so that the device has the values that it multiplies
         self._move_to(layout)
         assert self._table is not None
         self._table.follow(layout.hyper.view.buffer, self._numbers, metric.view)
         if self.param == "lr":
-            attached(self.optimizer).copy_to_rates(layout)
+            schedulers_of(self.optimizer).copy_to_rates(layout)
         if recording is None:
             self._follow(epoch)
         else:
@@ -202,7 +202,7 @@ class ReduceLROnPlateau(LRScheduler):
     def _follow(self, epoch: int | None = None) -> None:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         for group in range(len(self.min_lrs)):
-            attached(self.optimizer).note(group, self.param, by_device=True)
+            schedulers_of(self.optimizer).note(group, self.param, by_device=True)
 
     def _move_to(self, layout: Layout) -> None:
         """Make the table that the kernel needs for this layout, with the progress of the one before."""
@@ -210,18 +210,20 @@ class ReduceLROnPlateau(LRScheduler):
         if before is layout and table is not None:
             return
         self._bound_all()
-        schedules, device = attached(self.optimizer), layout.device
+        schedules, device = schedulers_of(self.optimizer), layout.device
         best = max(-_WORST, min(_WORST, self.best))
         progress = best, self.num_bad_epochs, self.cooldown_counter
-        places = [(group, one) for group in range(len(self.min_lrs)) for one in schedules.places(group, self.param)]
-        rows = [[*one, self.min_lrs[group], *progress] for group, one in places]
+        options = [
+            (group, words) for group in range(len(self.min_lrs)) for words in schedules.words_of(group, self.param)
+        ]
+        rows = [[*words, self.min_lrs[group], *progress] for group, words in options]
         self._table, self._device_layout = OptionTable(device, OptionKernel.of("plateau"), rows), layout
         if before is None or table is None or before.device is not device or device.lost:
             return
-        for number, (group, one) in enumerate(places):
+        for number, (group, words) in enumerate(options):
             device.copy(table.view(0, *_PROGRESS), self._table.view(number, *_PROGRESS))
-            if before.hyper.scheduled.issuperset(one.written):  # the value of now is there alone
-                for word in one.written:
+            if before.hyper.scheduled.issuperset(words.written):  # only the device has the current value
+                for word in words.written:
                     device.copy(before.hyper.word_view(word), layout.hyper.word_view(word))
                 schedules.note(group, self.param, by_device=True)
 
@@ -234,34 +236,34 @@ class ReduceLROnPlateau(LRScheduler):
         layout = self.optimizer._layout
         assert layout is not None
         assert self._table is not None
-        places = [attached(self.optimizer).places(g, self.param)[0].at for g in range(len(self.min_lrs))]
+        words = [schedulers_of(self.optimizer).words_of(g, self.param)[0].at for g in range(len(self.min_lrs))]
         return {
             "progress": self._table.view(0, *_PROGRESS),
-            **{str(g): layout.hyper.word_view(word) for g, word in enumerate(places)},
+            **{str(g): layout.hyper.word_view(word) for g, word in enumerate(words)},
         }
 
     def _take(self, contents: Mapping[str, memoryview]) -> list[float]:
         best, bad_epochs, cooldown = contents["progress"].cast("f")
         self.best = best if abs(best) < _WORST else self.best
         self._count(bad_epochs, cooldown)
-        schedules = attached(self.optimizer)
+        schedules = schedulers_of(self.optimizer)
         for number, group in enumerate(self.optimizer.param_groups[: len(self.min_lrs)]):
             value = contents[str(number)].cast("f")[0]
             if _FLOAT.pack(get_option(group, self.param)) != _FLOAT.pack(value):
-                set_option(group, self.param, value, is_there=True)
+                set_option(group, self.param, value, is_written=True)
             schedules.note(number, self.param, by_device=True)
         self._last_lr = self._values()
         return list(self._last_lr)
 
     def _is_behind(self) -> bool:
-        """The device knows more; but if somebody has set the option since, that counts first."""
+        """Return True if the device has the current values; options that were set since are written there first."""
         if self._table is None or self.optimizer._layout is None:
             return False
         self.optimizer._refresh()
         return True
 
     def get_last_lr(self) -> list[float]:
-        """The values now. Waits for the device, if it keeps count."""
+        """Return the current values. Waits for the device, if it has them."""
         if not self._is_behind():
             return list(self._last_lr)
         views = self._views()
@@ -276,14 +278,14 @@ class ReduceLROnPlateau(LRScheduler):
     # State.
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, in torch's names. Waits for the device, if it keeps count."""
+        """Return the state in torch's names. Waits for the device, if it has the state."""
         self.get_last_lr()
         return super().state_dict()
 
     def _resume(self) -> None:
         self._table = self._device_layout = None
         for group in range(len(self.min_lrs)):
-            attached(self.optimizer).note(group, self.param, by_device=False)
+            schedulers_of(self.optimizer).note(group, self.param, by_device=False)
 
     def values(self, steps: int, group: int = 0) -> list[float]:
         """Refused.

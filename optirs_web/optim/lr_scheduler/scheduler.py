@@ -13,7 +13,7 @@ from ...errors import CheckpointError, UnsupportedError
 from ..formulas import Schedule, plot_values
 from ..optimizer import Optimizer
 from .arguments import checked
-from .attached import attached, get_option, set_option
+from .scheduler_set import get_option, schedulers_of, set_option
 
 __all__ = ["LRScheduler", "ScheduleLR"]
 
@@ -23,11 +23,11 @@ class _Work:
     """The state of a scheduler besides torch's attributes: by option, for each group.
 
     Attributes:
-        plans: the formulas; empty where `get_lr` is all that there is.
-        bases: what they are given.
-        computed: what they gave last. The option is something else where others set it too.
-        position: the count that they are given.
-        is_on_host: the device cannot follow any more: somebody has set the option where the formula is 0.
+        plans: the formulas; empty for a scheduler that has `get_lr` only.
+        bases: the bases of the formulas.
+        computed: their last results. The option has another value where others set it too.
+        position: the count that the formulas are of.
+        is_on_host: the device cannot compute the values any more: the option was set by others where the formula is 0.
     """
 
     plans: dict[str, list[Schedule]] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class LRScheduler:
     """
 
     _chains: bool = False
-    """Each value is made from the one before, so that what others make of it stays in it."""
+    """Each value is computed from the one before, so that changes by others remain."""
     _keeps_value: bool = False
-    """When it continues from some epoch, the first value is the group's."""
+    """The first value is the group's, where it continues from an epoch."""
     _multiplies: bool = False
-    """And it is a multiple of it."""
+    """Each value is a multiple of the one before."""
 
     _left_out: ClassVar[frozenset[str]] = frozenset({"optimizer", "_work", "_schedulers", "_chains", "_multiplies"})
 
@@ -78,7 +78,7 @@ class LRScheduler:
         self.last_epoch: int = last_epoch
         self._work = _Work()
         self._start()
-        attached(optimizer).add(self)
+        schedulers_of(optimizer).add(self)
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -88,17 +88,17 @@ class LRScheduler:
     @property
     def is_on_device(self) -> bool:
         """The device computes the values itself; otherwise the host writes them there, 4 bytes for each."""
-        return attached(self.optimizer).can_be_on_device(self)
+        return schedulers_of(self.optimizer).can_be_on_device(self)
 
-    # What a scheduler says of itself.
+    # What a subclass defines.
 
     def _plan(self) -> dict[str, list[Schedule]]:
-        """Its formulas: by option, one for each group."""
+        """Return by option the formulas, one for each group."""
         plans = [self._schedule(group) for group in range(len(self.optimizer.param_groups))]
         return {} if None in plans else {self.param: plans}  # type: ignore[dict-item]
 
     def _schedule(self, group: int) -> Schedule | None:
-        """The formula for a group; None if there is only `get_lr`."""
+        """Return the formula for a group; None if there is only `get_lr`."""
         return None
 
     def _offset(self) -> float:
@@ -110,7 +110,7 @@ class LRScheduler:
         return list(self.base_lrs)
 
     def get_lr(self) -> list[float]:
-        """The values for the groups at `last_epoch`: for those who have no formula."""
+        """Return the values for the groups at `last_epoch`. A subclass without a formula defines it."""
         if not self._work.plans:
             raise UnsupportedError(
                 f"{type(self).__name__} has no formula: define get_lr(), which returns a value for each group"
@@ -118,13 +118,13 @@ class LRScheduler:
         return self.get_last_lr()
 
     def get_last_lr(self) -> list[float]:
-        """The values that it has set last."""
+        """Return the values that were set last."""
         return list(self._last_lr)
 
     # Steps.
 
     def _start(self) -> None:
-        """The value of the beginning."""
+        """Set the first values."""
         work = self._work
         work.plans = self._plan()
         work.position = self.last_epoch
@@ -136,7 +136,7 @@ class LRScheduler:
         self._step_count = 0
         self._is_initial = True
         for param, values in self._advance(None).items():
-            attached(self.optimizer).set(param, values)
+            schedulers_of(self.optimizer).set(param, values)
         self._is_initial = False
 
     def _compute(self, param: str) -> None:
@@ -144,7 +144,7 @@ class LRScheduler:
         pairs = zip(work.plans[param], work.bases[param], strict=False)
         work.computed[param] = [plan(max(work.position, 0), base) for plan, base in pairs]
 
-    # Groups that are added later: a chain goes on from their values, as torch's; what needs a first value has none.
+    # Groups that are added later: a chain continues from their values, as torch's; other formulas have no first value.
 
     def reach(self, param: str) -> int:
         """Return the number of parameter groups for which it sets an option."""
@@ -161,28 +161,30 @@ class LRScheduler:
                 if self._chains:
                     value = get_option(groups[group], param)
                     bases.append(value)
-                    given = work.plans[param][group](work.position, value)
-                    self._solve(param, group, value, given)
-                    if given == self._offset():  # of no base would the formula make it: the host goes on from the value
+                    result = work.plans[param][group](work.position, value)
+                    self._solve(param, group, value, result)
+                    if result == self._offset():  # as of any base: the host continues from the value
                         work.is_on_host = True
                 else:
                     bases.append(firsts[group])
             self._compute(param)
-        attached(self.optimizer).drop_table()
+        schedulers_of(self.optimizer).drop_table()
 
     def _too_few(self) -> ValueError:
         return ValueError(f"{type(self).__name__} has no initial value for the added group: make a new one")
 
     def step(self, epoch: float | None = None) -> None:
-        """Go on by one; or to an epoch, by the formula, whatever came before."""
-        attached(self.optimizer).step([self], epoch)
+        """Advance by one; or to an epoch, by the formula alone."""
+        schedulers_of(self.optimizer).step([self], epoch)
 
     def _advance(self, epoch: float | None) -> dict[str, list[float]]:
-        """The values of the next step, by option."""
+        """Advance, and return the values by option."""
         before = self.last_epoch, self._work.position
         self._move(epoch)
         try:
-            values = {param: self._next(param, epoch) for param in self._work.plans} or {self.param: self._given()}
+            values = {param: self._next(param, epoch) for param in self._work.plans} or {
+                self.param: self._values_of_get_lr()
+            }
             if len(values[self.param]) < len(self.optimizer.param_groups):
                 raise self._too_few()
         except BaseException:
@@ -196,24 +198,24 @@ class LRScheduler:
         self.last_epoch = self.last_epoch + 1 if epoch is None else int(epoch)
         self._work.position = self.last_epoch
 
-    def _given(self) -> list[float]:
-        return [float(one) for one in self.get_lr()]
+    def _values_of_get_lr(self) -> list[float]:
+        return [float(value) for value in self.get_lr()]
 
     def _next(self, param: str, epoch: float | None) -> list[float]:
         work = self._work
         if epoch is not None and self._chains:
             work.bases[param] = self._bases(param)
-        values = [self._next_of(param, group, anew=epoch is not None) for group in range(self.reach(param))]
+        values = [self._next_value(param, group, anew=epoch is not None) for group in range(self.reach(param))]
         self._compute(param)
         for group, value in enumerate(work.computed[param]):
             if self._chains and value == self._offset():
-                self._at_nothing(param, group)
+                self._on_minimum(param, group)
         return values
 
-    def _at_nothing(self, param: str, group: int) -> None:
-        """The value is 0, or what stands for it: nothing is left of what others have made of it."""
+    def _on_minimum(self, param: str, group: int) -> None:
+        """Handle a value of 0, or of the offset, in which no changes by others remain."""
 
-    def _next_of(self, param: str, group: int, anew: bool) -> float:
+    def _next_value(self, param: str, group: int, anew: bool) -> float:
         work = self._work
         plan, bases, position = work.plans[param][group], work.bases[param], work.position
         current = get_option(self.optimizer.param_groups[group], param)
@@ -229,21 +231,21 @@ class LRScheduler:
         if before != self._offset():
             self._solve(param, group, current, before)
             return plan(position, bases[group])
-        # There was nothing left to take a part of: what is added is added.
+        # The value before was the offset, of which there is no multiple: the difference is added.
         added = value - self._offset()
         if added:
             self._solve(param, group, current + added, value)
             return plan(position, bases[group])
         return current
 
-    def _solve(self, param: str, group: int, wanted: float, given: float) -> None:
-        """The base for which the formula gives what is wanted, where it gives something else now."""
+    def _solve(self, param: str, group: int, value: float, result: float) -> None:
+        """Set the base for which the formula gives `value`, where it gives `result` now."""
         bases, offset = self._work.bases[param], self._offset()
-        if given != offset:
-            bases[group] = offset + (bases[group] - offset) * ((wanted - offset) / (given - offset))
+        if result != offset:
+            bases[group] = offset + (bases[group] - offset) * ((value - offset) / (result - offset))
 
     def _rebase(self, param: str, group: int) -> bool:
-        """Go on from the group's value; False where the formula cannot."""
+        """Continue from the group's value; return False if the formula cannot."""
         before = self._work.computed[param][group]
         if before == self._offset():
             return False
@@ -252,35 +254,35 @@ class LRScheduler:
         return True
 
     def _before_notice(self) -> None:
-        """Called before anybody looks at the values."""
+        """Prepare for a comparison of the values with those that were set."""
 
     # State.
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, in torch's names."""
+        """Return the state in torch's names."""
         return {name: value for name, value in vars(self).items() if name not in self._left_out}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict, of ours or of torch's scheduler of that name. The options stay as they are.
+        """Load a state dict of this class, or of torch's scheduler of that name. The options keep their values.
 
         Raises:
-            CheckpointError: it does not fit; nothing is taken then.
+            CheckpointError: it does not fit; nothing is changed then.
         """
         parts = self._with_parts()
-        before = [dict(vars(one)) for one in parts]
-        for one in parts:
-            if hasattr(one, "_work"):
-                one._work = copy.deepcopy(one._work)
+        before = [dict(vars(part)) for part in parts]
+        for part in parts:
+            if hasattr(part, "_work"):
+                part._work = copy.deepcopy(part._work)
         try:
             self._load(state_dict)
         except Exception as error:
-            for one, held in zip(parts, before, strict=True):
-                vars(one).clear()
-                vars(one).update(held)
+            for part, attributes in zip(parts, before, strict=True):
+                vars(part).clear()
+                vars(part).update(attributes)
             raise CheckpointError(f"the state dict of {type(self).__name__} does not fit: {error}") from error
 
     def _with_parts(self) -> list[LRScheduler]:
-        return [self, *(part for one in getattr(self, "_schedulers", ()) for part in one._with_parts())]
+        return [self, *(part for scheduler in getattr(self, "_schedulers", ()) for part in scheduler._with_parts())]
 
     def _load(self, state_dict: Mapping[str, Any]) -> None:
         if not math.isfinite(state_dict.get("last_epoch", 0)):
@@ -290,7 +292,9 @@ class LRScheduler:
                 raise ValueError(f"{type(self).__name__} has no '{name}'")
         vars(self).update({name: value for name, value in state_dict.items() if name not in self._left_out})
         self._resume()
-        if hasattr(self, "_work") and not all(math.isfinite(one) for of in self._work.computed.values() for one in of):
+        if hasattr(self, "_work") and not all(
+            math.isfinite(value) for values in self._work.computed.values() for value in values
+        ):
             raise ValueError(f"'{self.param}' would not be finite")
 
     def _resume(self) -> None:
@@ -300,15 +304,15 @@ class LRScheduler:
         for param in work.plans:
             work.bases[param] = self._bases(param)
             self._compute(param)
-        attached(self.optimizer).drop_table()
+        schedulers_of(self.optimizer).drop_table()
 
     def _position(self) -> float:
         return self.last_epoch
 
-    # Looks.
+    # Values.
 
     def values(self, steps: int, group: int = 0) -> list[float]:
-        """The values of the first steps for a group, if nobody else changes them.
+        """Return the values of the first steps for a group, if nobody else changes them.
 
         Raises:
             UnsupportedError: there is no formula.
@@ -320,7 +324,7 @@ class LRScheduler:
         return self._work.plans[self.param][group].values(steps, self.base_lrs[group])
 
     def plot(self, steps: int, path: str | os.PathLike[str] | None = None) -> Any:
-        """The values of the first steps as matplotlib's Figure; and in a file, if `path` says where."""
+        """Draw the values of the first steps; return matplotlib's Figure, and write it to `path` if that is given."""
         return plot_values(self.values(steps), path, self.param)
 
 
@@ -335,11 +339,11 @@ class ScheduleLR(LRScheduler):
 
     Args:
         optimizer: whose option it is.
-        schedule: of `schedules`.
+        schedule: a schedule of `schedules`.
         last_epoch: the epoch to continue from; -1 is the beginning.
         param: the option.
         relative: the schedule is a factor of the option's first value, and not the value itself.
-        factors: one for each group: see `schedules.layerwise_decay`.
+        factors: a factor for each group: see `schedules.layerwise_decay`.
 
     Example:
         >>> import optirs_web as ow
@@ -389,10 +393,10 @@ class ScheduleLR(LRScheduler):
     def change(
         self, schedule: Schedule | None = None, first: float | None = None, last_epoch: int | None = None
     ) -> None:
-        """Set the option again: by another schedule, with another first value, or at another count.
+        """Set the option by another schedule, with another first value, or at another count.
 
         Args:
-            schedule: None keeps the one so far.
+            schedule: None keeps the present one.
             first: what a relative schedule multiplies, before the factors of the groups; None keeps it.
             last_epoch: None keeps it.
         """
@@ -404,4 +408,4 @@ class ScheduleLR(LRScheduler):
             self.last_epoch = last_epoch
         self._resume()
         self._last_lr = list(self._work.computed[self.param])
-        attached(self.optimizer).set(self.param, self._last_lr)
+        schedulers_of(self.optimizer).set(self.param, self._last_lr)

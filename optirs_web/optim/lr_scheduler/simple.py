@@ -12,8 +12,8 @@ from typing import Any
 from ..formulas import Schedule, call, geometric, hold, joined, ramp
 from ..optimizer import Optimizer
 from .arguments import DividesByZeroError, checked
-from .attached import attached, get_option
 from .scheduler import LRScheduler
+from .scheduler_set import get_option, schedulers_of
 
 __all__ = [
     "ConstantLR",
@@ -33,7 +33,7 @@ Function = Callable[[int], float]
 
 
 class _FunctionLR(LRScheduler):
-    """Values of Python functions: one, or one for each group. A step costs one write of 4 bytes for each group."""
+    """Values of Python functions, of one or of one for each group. A step costs one write of 4 bytes for each group."""
 
     _left_out = LRScheduler._left_out | {"lr_lambdas"}
 
@@ -44,21 +44,23 @@ class _FunctionLR(LRScheduler):
         self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
         if len(self.lr_lambdas) != groups:
             raise ValueError(f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}")
-        for one in self.lr_lambdas:
-            if not callable(one):
-                raise TypeError(f"lr_lambda should be a function, but got {type(one).__name__}")
+        for function in self.lr_lambdas:
+            if not callable(function):
+                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
         super().__init__(optimizer, last_epoch, param=param)
 
     def state_dict(self) -> dict[str, Any]:
-        """Functions are left out; of other callables what they hold is kept."""
-        kept = [None if isinstance(one, types.FunctionType) else dict(vars(one)) for one in self.lr_lambdas]
+        """Return the state: without functions, but with the attributes of other callables."""
+        kept = [
+            None if isinstance(function, types.FunctionType) else dict(vars(function)) for function in self.lr_lambdas
+        ]
         return {**super().state_dict(), "lr_lambdas": kept}
 
     def _load(self, state_dict: Mapping[str, Any]) -> None:
         super()._load(state_dict)
-        for one, held in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ()), strict=False):
-            if held is not None:
-                vars(one).update(held)
+        for function, attributes in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ()), strict=False):
+            if attributes is not None:
+                vars(function).update(attributes)
 
 
 @checked
@@ -75,7 +77,7 @@ class LambdaLR(_FunctionLR):
 
     def get_lr(self) -> list[float]:
         """The values for the groups at `last_epoch`."""
-        return [base * one(self.last_epoch) for one, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
+        return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
     def values(self, steps: int, group: int = 0) -> list[float]:
         """The values of the first steps for a group."""
@@ -99,7 +101,7 @@ class MultiplicativeLR(_FunctionLR):
         values = [get_option(group, self.param) for group in self.optimizer.param_groups]
         if self._is_initial:
             return values
-        return [value * one(self.last_epoch) for one, value in zip(self.lr_lambdas, values, strict=False)]
+        return [value * function(self.last_epoch) for function, value in zip(self.lr_lambdas, values, strict=False)]
 
 
 class _MultipleLR(LRScheduler):
@@ -109,7 +111,7 @@ class _MultipleLR(LRScheduler):
 
 
 def _until(start: float, end: float, steps: float, power: float = 1.0) -> Schedule:
-    """Each value is made of the one before until there are no steps left; of none, nothing."""
+    """Return a ramp from `start` to `end`; over less than one step it is `start` throughout."""
     return ramp(start, end if steps >= 1 else start, steps, power=power)
 
 
@@ -162,13 +164,14 @@ class MultiStepLR(_MultipleLR):
 
     def _load(self, state_dict: Mapping[str, Any]) -> None:
         counts = state_dict.get("milestones", self.milestones)
-        milestones = Counter({int(one): count for one, count in counts.items()})  # JSON has made text of them
+        milestones = Counter({int(milestone): count for milestone, count in counts.items()})  # keys of JSON are text
         super()._load({**state_dict, "milestones": milestones})
 
     def _schedule(self, group: int) -> Schedule:
-        every = sorted(one for one in self.milestones.elements() if one >= 0 and one % 1 == 0)  # the others never come
-        begins = sorted({0, *every})
-        factors = [self.gamma ** bisect_right(every, begin) for begin in begins]
+        # A count that is negative or not whole never comes.
+        reached = sorted(count for count in self.milestones.elements() if count >= 0 and count % 1 == 0)
+        begins = sorted({0, *reached})
+        factors = [self.gamma ** bisect_right(reached, begin) for begin in begins]
         return joined(zip(begins, map(hold, factors), strict=True))
 
 
@@ -306,18 +309,18 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch, param=param)
         self._multiplies = eta_min == 0
 
-    def _next_of(self, param: str, group: int, anew: bool) -> float:
+    def _next_value(self, param: str, group: int, anew: bool) -> float:
         if group >= len(self.base_lrs) and (self._work.position - 1 - self.T_max) % (2 * self.T_max) == 0:
             raise self._too_few()
-        return super()._next_of(param, group, anew)
+        return super()._next_value(param, group, anew)
 
-    def _at_nothing(self, param: str, group: int) -> None:
+    def _on_minimum(self, param: str, group: int) -> None:
         if group >= len(self.base_lrs):
             return
         bases, first = self._work.bases[param], self.base_lrs[group]  # to which it rises again
-        if bases[group] != first or len(attached(self.optimizer).on(param)) > 1:
+        if bases[group] != first or len(schedulers_of(self.optimizer).on(param)) > 1:
             bases[group] = first
-            attached(self.optimizer).rebased(param, group)
+            schedulers_of(self.optimizer).rebased(param, group)
 
     def _offset(self) -> float:
         return float(self.eta_min)
@@ -381,7 +384,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         work = self._work
         work.position = work.position + 1 if epoch is None else epoch
         self.last_epoch = self.last_epoch + 1 if epoch is None else int(epoch)
-        begin, self.T_i = next(one for one in reversed(self._cycles()) if one[0] <= work.position)
+        begin, self.T_i = next(cycle for cycle in reversed(self._cycles()) if cycle[0] <= work.position)
         self.T_cur = work.position - begin
         if self.T_mult == 1:
             self.T_cur %= self.T_0
@@ -417,7 +420,7 @@ class CurriculumLR(LRScheduler):
         super().__init__(optimizer, last_epoch, param=param)
 
     def advance(self) -> None:
-        """From the next step on it is the next stage; the last one stays."""
+        """Go to the next stage from the next step on; the last stage remains."""
         self.stage = min(self.stage + 1, len(self.stages) - 1)
 
     def get_lr(self) -> list[float]:

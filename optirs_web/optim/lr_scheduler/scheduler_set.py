@@ -1,8 +1,8 @@
-"""The schedulers of one optimizer: what they write on its device, and when.
+"""The schedulers of an optimizer, and the values that they write on its device.
 
-The host always knows the values: it computes them itself. A device that has the formulas moves its counts and writes
-the values in its own table of hyper-parameters; `HyperTable.scheduled` are the words that are its own. What it has no
-formula for is written there by the host, 4 bytes for each value.
+The host always computes the values. A device that has the formulas advances its counts and writes the values to its
+table of hyper-parameters too; `HyperTable.scheduled` are the words that it writes. The host writes those without a
+formula there, 4 bytes for each value.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from ..optimizer import Optimizer
     from .scheduler import LRScheduler
 
-__all__ = ["Attached", "attached", "get_option", "set_option"]
+__all__ = ["SchedulerSet", "get_option", "schedulers_of", "set_option"]
 
-_Place = tuple[int, str]
-"""Number of a group, and an option of it."""
+_Option = tuple[int, str]
+"""The number of a group, and the name of an option."""
 
 
 def get_option(group: dict[str, Any], name: str) -> float:
-    """An option of a group; `beta1` and so on are of `betas`."""
+    """Return an option of a group; `beta1` and `beta2` are the elements of `betas`."""
     try:
         if name not in group and name.startswith("beta"):
             return float(group["betas"][int(name.removeprefix("beta")) - 1])
@@ -44,15 +44,15 @@ def get_option(group: dict[str, Any], name: str) -> float:
     return _value_of(option) if isinstance(option, Tensor) else float(option)
 
 
-def set_option(group: dict[str, Any], name: str, value: float, is_there: bool = False) -> None:
-    """Set it; a tensor is filled in place, unless a kernel does so."""
+def set_option(group: dict[str, Any], name: str, value: float, is_written: bool = False) -> None:
+    """Set an option of a group. A tensor is filled in place, unless a kernel does that (`is_written`)."""
     option = group.get(name)
     if name not in group and name.startswith("beta"):
         betas, number = list(group["betas"]), int(name.removeprefix("beta")) - 1
         betas[number] = value
         group["betas"] = tuple(betas)
     elif isinstance(option, Tensor):
-        if not is_there:
+        if not is_written:
             option.device.write(option.view, memoryview(struct.pack("<f", value)))
         _known.set(option, (_version(option), value, False))
     else:
@@ -60,7 +60,7 @@ def set_option(group: dict[str, Any], name: str, value: float, is_there: bool = 
 
 
 _known: ByIdentity[tuple[int, float, bool]] = ByIdentity()
-"""Of a learning rate that is a tensor its version, its value, and whether that was read for a recording."""
+"""By learning rate that is a tensor: its version, its value, and True if that was read for a recording."""
 
 
 def _version(rate: Tensor) -> int:
@@ -72,7 +72,7 @@ def _learn(rate: Tensor, for_recording: bool = False) -> None:
 
 
 def _value_of(rate: Tensor) -> float:
-    """Return the value of a learning rate in a tensor: read once, and again when somebody else has assigned to it."""
+    """Return the value of a learning rate in a tensor: read once, and again after an assignment by the user."""
     known = _known.get(rate)
     if known is None or known[0] != _version(rate):
         if rate.device.recording is None:
@@ -95,89 +95,91 @@ class _Staged(NamedTuple):
     buffer: Buffer
 
 
-def attached(optimizer: Optimizer) -> Attached:
-    """The schedulers of an optimizer; one around another has the groups of that."""
+def schedulers_of(optimizer: Optimizer) -> SchedulerSet:
+    """Return the schedulers of an optimizer; a wrapper has those of the optimizer in it."""
     while isinstance(optimizer, Wrapper):
         optimizer = optimizer.optimizer
     if optimizer._schedules is None:
-        optimizer._schedules = Attached(optimizer)
-    assert isinstance(optimizer._schedules, Attached)
+        optimizer._schedules = SchedulerSet(optimizer)
+    assert isinstance(optimizer._schedules, SchedulerSet)
     return optimizer._schedules
 
 
-class Attached:
-    """The schedulers of an optimizer, and what they write on the device; see the module.
+class SchedulerSet:
+    """The schedulers of an optimizer, and the table with which its device follows them.
 
     Attributes:
-        members: in the order in which they were made.
-        params: the options that follow one.
+        members: the schedulers, in the order in which they were made.
+        params: the options that a scheduler sets.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self.members: list[LRScheduler] = []
         self.params: set[str] = set()
-        self._expected: dict[_Place, float] = {}
+        self._expected: dict[_Option, float] = {}
         self._table: OptionTable | None = None
         self._table_layout: Layout | None = None
-        self._rows: dict[_Place, list[int]] = {}
-        self._numbers: dict[int, int] = {}  # of the schedulers that the table has, by their id
-        optimizer.register_load_state_dict_post_hook(lambda one: [*map(_learn, one._rates().values())])
+        self._rows: dict[_Option, list[int]] = {}
+        self._numbers: dict[int, int] = {}  # of the schedulers in the table, by id
+        optimizer.register_load_state_dict_post_hook(lambda optimizer: [*map(_learn, optimizer._rates().values())])
 
     @property
     def layout(self) -> Layout | None:
-        """Where the optimizer has its hyper-parameters."""
+        """The optimizer's layout, which has the table of hyper-parameters; None before it is built."""
         return self.optimizer._layout
 
-    def add(self, one: LRScheduler) -> None:
-        """From now on it is one of them."""
-        self.members.append(one)
-        self.params |= set(one.params)
+    def add(self, scheduler: LRScheduler) -> None:
+        """Add a scheduler."""
+        self.members.append(scheduler)
+        self.params |= set(scheduler.params)
         self.drop_table()
 
-    def remove(self, parts: Iterable[LRScheduler]) -> None:
-        """Another scheduler takes the place of these."""
-        gone = {id(one) for one in parts}
-        self.members = [one for one in self.members if id(one) not in gone]
+    def remove(self, replaced: Iterable[LRScheduler]) -> None:
+        """Remove schedulers that another one composes."""
+        gone = {id(scheduler) for scheduler in replaced}
+        self.members = [scheduler for scheduler in self.members if id(scheduler) not in gone]
         self.drop_table()
 
     def drop_table(self) -> None:
-        """Something has changed that the device does not know."""
+        """Drop the device's table, after a change that is not in it."""
         if self._table is not None:
             self._table.retire()
         self._table = None
 
     def on(self, param: str) -> list[LRScheduler]:
-        """Who sets this option."""
-        return [one for one in self.members if param in one.params]
+        """Return the schedulers that set an option."""
+        return [scheduler for scheduler in self.members if param in scheduler.params]
 
     # Values.
 
     def set(self, param: str, values: Sequence[float], by_device: bool = False, is_recorded: bool = False) -> None:
-        """Set an option of every group, which the device does as well, or does not."""
+        """Set an option of every group; `by_device`: the device writes the same values."""
         for group, value in enumerate(values):
             set_option(self.optimizer.param_groups[group], param, value, by_device or is_recorded)
             self.note(group, param, by_device)
 
     def note(self, group: int, param: str, by_device: bool) -> None:
-        """The value of now is as it should be, on the device too if `by_device`."""
+        """Note that the current value is the scheduled one, on the device too if `by_device`."""
         self._expected[group, param] = get_option(self.optimizer.param_groups[group], param)
         if self.layout is not None:
-            words = [word for places in self.places(group, param) for word in places.written]
+            words = [word for option_words in self.words_of(group, param) for word in option_words.written]
             change = self.layout.hyper.scheduled.update if by_device else self.layout.hyper.scheduled.difference_update
             change(words)
 
     def notice(self) -> None:
-        """Find out which options somebody else has changed since: they count, and the schedules continue from there."""
-        for one in self.members:
-            one._before_notice()
+        """Have the schedules continue from the values of options that were changed by others."""
+        for scheduler in self.members:
+            scheduler._before_notice()
         for (group, param), expected in self._expected.items():
             if get_option(self.optimizer.param_groups[group], param) != expected:
                 self.note(group, param, by_device=False)
-                self._go_on_from(group, param)
+                self._continue_from(group, param)
 
-    def _go_on_from(self, group: int, param: str) -> None:
-        members = [one for one in self.on(param) if one._work.plans and group < one.reach(param)]
+    def _continue_from(self, group: int, param: str) -> None:
+        members = [
+            scheduler for scheduler in self.on(param) if scheduler._work.plans and group < scheduler.reach(param)
+        ]
         if not members or not members[0]._chains:
             return
         if len(members) == 1 and not members[0]._rebase(param, group):
@@ -185,7 +187,7 @@ class Attached:
         self._write_base(group, param, members)
 
     def rebased(self, param: str, group: int) -> None:
-        """A formula has got its first base again."""
+        """Write the base of a formula that was reset to its first base."""
         members = self.on(param)
         if len(members) > 1:
             self._leave_to_host(members)
@@ -204,34 +206,34 @@ class Attached:
         if len(members) == 1:
             return members[0]._work.bases[param][group]
         factor = 1.0
-        for one in members:
-            factor *= one._work.plans[param][group](one._work.position)
+        for scheduler in members:
+            factor *= scheduler._work.plans[param][group](scheduler._work.position)
         if not factor:
             self._leave_to_host(members)
             return 0.0
         return get_option(self.optimizer.param_groups[group], param) / factor
 
     def _leave_to_host(self, members: Sequence[LRScheduler]) -> None:
-        for one in members:
-            one._work.is_on_host = True
+        for scheduler in members:
+            scheduler._work.is_on_host = True
         self.drop_table()
 
     # The device.
 
-    def places(self, group: int, param: str) -> list[OptionWords]:
-        """Where an option of a group goes in the table of hyper-parameters: its rows."""
+    def words_of(self, group: int, param: str) -> list[OptionWords]:
+        """Return the words of the table of hyper-parameters that hold an option of a group: one entry for each row."""
         layout = self.layout
         names = () if layout is None else layout.rule.hyper
-        places = [names.index(name) if name in names else NOWHERE for name in _names(param)]
-        if layout is None or places == [NOWHERE] * 3:
+        members = [names.index(name) if name in names else NOWHERE for name in _names(param)]
+        if layout is None or members == [NOWHERE] * 3:
             return []
         return [
-            OptionWords(*(one if one == NOWHERE else one + row * len(names) for one in places))
+            OptionWords(*(word if word == NOWHERE else word + row * len(names) for word in members))
             for row in layout.hyper_rows(group)
         ]
 
     def dependents(self, param: str) -> tuple[str, ...]:
-        """The members of Hyper that change with an option."""
+        """Return the members of Hyper that change with an option."""
         optimizer = self.optimizer
         group = dict(on_host(optimizer.param_groups[0]))
         before = optimizer.hyper(group)
@@ -239,57 +241,63 @@ class Attached:
         after = optimizer.hyper(group)
         return tuple(name for name in before if before[name] != after[name])
 
-    def can_be_on_device(self, one: LRScheduler) -> bool:
-        """The device has its formula, and that of all others that set the same options."""
-        if one._work.is_on_host or not one._work.plans or self.layout is None:
+    def can_be_on_device(self, scheduler: LRScheduler) -> bool:
+        """Return True if the device has its formula, and those of all others that set the same options."""
+        if scheduler._work.is_on_host or not scheduler._work.plans or self.layout is None:
             return False
-        return all(self._is_formula(param) for param in one.params)
+        return all(self._is_formula(param) for param in scheduler.params)
 
     def _is_formula(self, param: str) -> bool:
         members = self.on(param)
-        if len(members) > 1 and not all(one._multiplies and not one._work.is_on_host for one in members):
+        if len(members) > 1 and not all(
+            scheduler._multiplies and not scheduler._work.is_on_host for scheduler in members
+        ):
             return False
-        chains = zip(*(one._work.plans[param] for one in members), strict=False)
-        return self.is_by_name(param) and len({one.reach(param) for one in members}) == 1 and all(map(fits, chains))
+        chains = zip(*(scheduler._work.plans[param] for scheduler in members), strict=False)
+        return (
+            self.is_by_name(param)
+            and len({scheduler.reach(param) for scheduler in members}) == 1
+            and all(map(fits, chains))
+        )
 
     def is_by_name(self, param: str) -> bool:
-        """All that follows from an option is what the names in Hyper say."""
-        return bool(self.places(0, param)) and set(self.dependents(param)) <= set(_names(param))
+        """Return True if only the members of Hyper that are named for an option depend on it."""
+        return bool(self.words_of(0, param)) and set(self.dependents(param)) <= set(_names(param))
 
     def _ready(self) -> OptionTable | None:
-        """The table, rebuilt if anything has changed."""
+        """Return the table, rebuilt if anything has changed; None if the device has no formula."""
         layout = self.layout
         if self._table is not None and self._table_layout is layout:
             return self._table
         self.drop_table()
         bases = {}
         for param in self.params:
-            its_own = self.on(param)
-            if all(map(self.can_be_on_device, its_own)):
-                for group in range(its_own[0].reach(param)):
-                    bases[group, param] = self._base(group, param, its_own)
-        members = [one for one in self.members if self.can_be_on_device(one)]
-        self._numbers = {id(one): number for number, one in enumerate(members)}
+            setters = self.on(param)
+            if all(map(self.can_be_on_device, setters)):
+                for group in range(setters[0].reach(param)):
+                    bases[group, param] = self._base(group, param, setters)
+        members = [scheduler for scheduler in self.members if self.can_be_on_device(scheduler)]
+        self._numbers = {id(scheduler): number for number, scheduler in enumerate(members)}
         self._rows = {}
         rows: list[Scheduled] = []
-        for param in dict.fromkeys(param for one in members for param in one.params):
-            its_own = [one for one in members if param in one.params]
-            for group in range(its_own[0].reach(param)):
-                chain = [(self._numbers[id(one)], one._work.plans[param][group]) for one in its_own]
-                for places in self.places(group, param):
+        for param in dict.fromkeys(param for scheduler in members for param in scheduler.params):
+            setters = [scheduler for scheduler in members if param in scheduler.params]
+            for group in range(setters[0].reach(param)):
+                chain = [(self._numbers[id(scheduler)], scheduler._work.plans[param][group]) for scheduler in setters]
+                for words in self.words_of(group, param):
                     self._rows.setdefault((group, param), []).append(len(rows))
-                    rows.append(Scheduled(places, bases[group, param], chain))
+                    rows.append(Scheduled(words, bases[group, param], chain))
         if rows and layout is not None:
-            counts = [one._work.position for one in members]
+            counts = [scheduler._work.position for scheduler in members]
             self._table, self._table_layout = schedule_table(layout.device, rows, counts), layout
         return self._table
 
     def step(self, members: Sequence[LRScheduler], epoch: float | None = None) -> None:
-        """A step of these schedulers, on the host and on the device."""
+        """Step these schedulers, on the host and on the device."""
         layout = self.layout
         recording = None if layout is None else layout.device.recording
-        for one in members:
-            one._grow()
+        for scheduler in members:
+            scheduler._grow()
         if recording is not None:
             if epoch is not None:
                 raise UnsupportedError("a compiled step cannot go to an epoch; call step() without one")
@@ -309,23 +317,23 @@ class Attached:
         epoch: float | None = None,
         is_recorded: bool = False,
     ) -> None:
-        for one in members:
-            by_device = table is not None and id(one) in self._numbers
-            for param, values in one._advance(epoch).items():
+        for scheduler in members:
+            by_device = table is not None and id(scheduler) in self._numbers
+            for param, values in scheduler._advance(epoch).items():
                 self.set(param, values, by_device, is_recorded)
 
     def _enqueue(self, members: Sequence[LRScheduler], table: OptionTable | None) -> None:
-        stepping = {self._numbers[id(one)] for one in members if id(one) in self._numbers}
+        stepping = {self._numbers[id(scheduler)] for scheduler in members if id(scheduler) in self._numbers}
         if table is not None and stepping and self.layout is not None:
             steps = {f"step{number}": float(number in stepping) for number in self._numbers.values()}
             table.follow(self.layout.hyper.view.buffer, steps)
-            if (0, "lr") in self._rows and any("lr" in one.params for one in members):
+            if (0, "lr") in self._rows and any("lr" in scheduler.params for scheduler in members):
                 self.copy_to_rates(self.layout)
 
     def copy_to_rates(self, layout: Layout) -> None:
-        """Have the learning rates that are tensors follow what a kernel has written in the table."""
+        """Copy the learning rates that a kernel has written in the table to those that are tensors."""
         for group, rate in self.optimizer._rates().items():
-            layout.device.copy(layout.hyper.word_view(self.places(group, "lr")[0].at), rate.view)
+            layout.device.copy(layout.hyper.word_view(self.words_of(group, "lr")[0].at), rate.view)
 
     # Recorded steps: the host follows before each replay.
 
@@ -335,10 +343,10 @@ class Attached:
         self._enqueue(members, table)
         staged = [
             self._stage(recording, group, param)
-            for one in members
-            if table is None or id(one) not in self._numbers
-            for param in one.params
-            for group in range(one.reach(param))
+            for scheduler in members
+            if table is None or id(scheduler) not in self._numbers
+            for param in scheduler.params
+            for group in range(scheduler.reach(param))
         ]
         recording.before_replay.append(partial(self._check, members, table, self.layout))
         recording.before_replay.append(partial(self.optimizer._check_rates, self.optimizer._rates()))
@@ -361,8 +369,8 @@ class Attached:
         return _Staged(group, names, words, buffer)
 
     def _check(self, members: Sequence[LRScheduler], table: OptionTable | None, layout: Layout | None) -> None:
-        for one in members:
-            one._grow()
+        for scheduler in members:
+            scheduler._grow()
         self.notice()
         if self._table is not table or self.layout is not layout:
             raise StaleProgramError("the schedules have changed; record the step again")
