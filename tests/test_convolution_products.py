@@ -1,4 +1,4 @@
-"""Convolutions on GPUs: products read the pixels from the images, and no columns are stored."""
+"""Convolutions on GPUs and software adapters: products read the pixels from the images, and no columns are stored."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ CONVOLUTIONS = {
 }
 
 
-BAND, PIXELS = "convolution_band", "convolution"
+BAND, PIXELS, QUADS = "convolution_band", "convolution", "convolution_quads"
 # Shapes that are computed by bands, with the kernels of the result and of the gradient of the images: tiles of 64 and
 # 32 filters, partly filled, and each width of a region, partly filled.
 BANDS = {
@@ -120,6 +120,49 @@ def test_a_convolution_and_its_gradients_equal_float64(open_device, as_on_gpu, n
     assert all(tile_of(kernel) == tile for kernel in kernels if kernel.name == PIXELS)
     if name in ("of many windows", "of many channels"):
         assert ("sum" in names) == cut
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_by_quads_and_its_gradients_equal_float64(open_device, monkeypatch, name):
+    device = open_device("vulkan")
+    assert device.capabilities.quads
+    kernels = []
+    monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel.name)])
+    images, filters, options = CONVOLUTIONS[name]
+    x, w = numbers(*images), numbers(*filters)
+    want, slopes, of_images, of_filters = by_taps(x, w, lambda shape: numbers(*shape), **options)
+    ours = [ow.tensor(values, device=device, requires_grad=True) for values in (x, w)]
+    result = ops.conv2d(*ours, **options)
+    result.backward(ow.tensor(slopes.astype(np.float32), device=device))
+    close(result.numpy(), want, filters[1] * filters[2] * filters[3])
+    close(ours[0].grad.numpy(), of_images, filters[0] * filters[2] * filters[3])
+    close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
+    is_pixelwise = filters[2:] == (1, 1) and "stride" not in options
+    assert kernels.count(QUADS) == 3 - is_pixelwise - ("stride" in options)
+    assert "unfold" not in kernels
+
+
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [
+        ({"max_iterations": 16}, (5, 8, 8)),
+        ({"max_workgroups": 4}, (3, 18, 18)),
+        ({"max_binding_bytes": 4096}, (28, 6, 6)),
+    ],
+    ids=["the inner axis", "the grid", "a binding"],
+)
+def test_quads_are_given_columns_where_a_launch_would_exceed_a_limit(open_device, monkeypatch, limits, size):
+    device = open_device("vulkan")
+    kernels = []
+    monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel.name)])
+    x, w = (ow.tensor(numbers(*shape), device=device) for shape in ((1, *size), (4, size[0], 3, 3)))
+    want = ops.conv2d(x, w, padding=1).numpy()
+    assert kernels == ["place", QUADS]
+    with monkeypatch.context() as limited:
+        limited.setattr(device, "capabilities", replace(device.capabilities, **limits))
+        got = ops.conv2d(x, w, padding=1)
+    assert QUADS not in kernels[2:]
+    close(got.numpy(), want, 9 * size[0])
 
 
 @pytest.mark.parametrize("name", BANDS)
@@ -212,16 +255,18 @@ def test_what_follows_a_convolution_is_computed_with_it(open_device, as_on_gpu, 
     ]
 
 
-def test_no_columns_are_stored(open_device, as_on_gpu):
+@pytest.mark.parametrize("family", ["tiles", "quads"])
+def test_no_columns_are_stored(open_device, as_on_gpu, family):
     device = open_device("vulkan")
-    as_on_gpu(device, _32)
+    if family == "tiles":
+        as_on_gpu(device, _32)
     x = ow.tensor(numbers(16, 8, 32, 32), device=device, requires_grad=True)
     weight = ow.Parameter(numbers(8, 8, 3, 3), device=device)
     before = device.memory_stats().live_bytes
     with ow.memory_timeline(device) as timeline:
         ops.conv2d(x, weight, padding=1).sum().backward()
-    images = 4 * x.size
-    assert timeline.peak - before < 4 * images  # the result, both gradients; columns are 9 times as much
+    images = {"tiles": 4, "quads": 6}[family]  # the result, both gradients, padded copies; columns are 9 times as much
+    assert timeline.peak - before < images * 4 * x.size
 
 
 def test_a_library_that_multiplies_is_given_columns(open_device, as_on_gpu):

@@ -1,7 +1,7 @@
 """Convolutions: matrix products with the columns of `unfold`, which are made again where a gradient needs them.
 
-On GPUs the products read the pixels from the images instead (`convolution_products`), except in the gradient of the
-images at a stride above 1, where most taps would be on no window.
+Without a library for products these read the pixels from the images instead (`convolution_products`), except in the
+gradient of the images at a stride above 1, where most taps would be on no window.
 
 With the columns U x of an image x (its pixels under each tap of each window), a convolution is W (U x). It is linear in
 x and in W; so are its two gradients, Uᵀ (Wᵀ g) and g (U x)ᵀ, and the three are each other's gradients.
@@ -18,6 +18,7 @@ from ..errors import ShapeError
 from ..tensors import Tensor, empty
 from .arithmetic import add
 from .convolution_products import (
+    ImageProduct,
     are_products_of_images,
     filter_gradient,
     image_gradient,
@@ -275,20 +276,20 @@ def _columns(x: Tensor, start: int, count: int, layout: _Layout) -> Tensor:
     return reshape(columns, (count, layout.groups, layout.rows, layout.windows.windows))
 
 
-def _is_by_images(x: Tensor, layout: _Layout) -> bool:
-    """Return whether products read the pixels from the images, for as many images or results as `x` has."""
+def _is_by_images(x: Tensor, layout: _Layout, product: ImageProduct) -> bool:
+    """Return whether the products read the pixels from the images, for as many images or results as `x` has."""
     images = (x.shape[0], layout.channels, layout.windows.pixels)
     results = (x.shape[0], layout.filters, layout.windows.windows)
-    return are_products_of_images(x.device.capabilities, max(layout.channels, layout.filters), images, results)
+    return are_products_of_images(x.device.capabilities, product, images, results)
 
 
 def _convolved(x: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
     """The convolution W (U x). Gradients: Uᵀ (Wᵀ g) and g (U x)ᵀ."""
     shape = (x.shape[0], layout.filters, *layout.windows.grid)
     images, kernel = contiguous(x.detach()), reshape(weight.detach(), layout.kernel)
-    if not layout.windows.is_pixelwise and _is_by_images(x, layout):
+    product = result_product(layout.windows, x.shape[0], *layout.sizes)
+    if not layout.windows.is_pixelwise and _is_by_images(x, layout, product):
         result = empty(shape, float_type(x, weight), x.device)
-        product = result_product(layout.windows, x.shape[0], *layout.sizes)
         multiply_images(result, contiguous(kernel), images, product)
     else:
         products = [matmul(kernel, _columns(images, *batch, layout)) for batch in _batches(images, layout)]
@@ -305,10 +306,11 @@ def _to_images(g: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
     result = empty((g.shape[0], layout.channels, *layout.windows.size), float_type(g, weight), g.device)
     kernel = reshape(weight.detach(), layout.kernel)
     results = contiguous(g.detach())
-    if layout.windows.stride == (1, 1) and _is_by_images(g, layout):
+    product = image_gradient(layout.windows, g.shape[0], *layout.sizes)
+    if layout.windows.stride == (1, 1) and _is_by_images(g, layout, product):
         by_filters = (layout.groups, layout.filters // layout.groups, -1, layout.windows.taps)
         by_channels = contiguous(transpose(reshape(kernel, by_filters), 1, 2))
-        multiply_images(result, by_channels, results, image_gradient(layout.windows, g.shape[0], *layout.sizes))
+        multiply_images(result, by_channels, results, product)
     else:
         for start, count in _batches(results, layout):
             columns = contiguous(matmul(transpose(kernel, 1, 2), _result_matrices(results, start, count, layout)))
@@ -325,9 +327,10 @@ def _to_weights(x: Tensor, g: Tensor, layout: _Layout) -> Tensor:
     shape = (layout.filters, layout.channels // layout.groups, *layout.windows.kernel)
     images, results = contiguous(x.detach()), contiguous(g.detach())
     result: Tensor | None = None
-    if _is_by_images(x, layout):
+    product = filter_gradient(layout.windows, x.shape[0], *layout.sizes)
+    if _is_by_images(x, layout, product):
         result = empty(shape, float_type(x, g), x.device)
-        multiply_images(result, results, images, filter_gradient(layout.windows, x.shape[0], *layout.sizes))
+        multiply_images(result, results, images, product)
     else:
         for start, count in _batches(images, layout, makes_weights=True):
             columns = transpose(_columns(images, start, count, layout), 2, 3)

@@ -1,6 +1,7 @@
-"""Convolutions on GPUs: matrix products whose right operand is read from images, and is never stored as columns.
+"""Convolutions as matrix products whose right operand is read from images, and is never stored as columns.
 
-See ``shaders/kernels/convolution.wgsl``. Nothing here leaves a history.
+GPUs have ``shaders/kernels/convolution.wgsl``, and software adapters ``convolution_quads.wgsl``, which reads padded
+images. Nothing here leaves a history.
 """
 
 from __future__ import annotations
@@ -11,10 +12,21 @@ from typing import NamedTuple
 
 from ..runtime.backend import Capabilities
 from ..runtime.dtypes import FLOAT32
-from ..runtime.products import Staging, band_launch, convolution_launch, inner_parts, staging_of
+from ..runtime.kernels import cooperative
+from ..runtime.products import (
+    Staging,
+    band_launch,
+    convolution_launch,
+    grid_of_products,
+    inner_parts,
+    longest_inner_axis,
+    staging_of,
+)
 from ..tensors import Tensor, empty
-from .launch import write_into
+from .launch import contiguous, write_into
 from .reduce import sum_into
+from .shape import reshape, transpose
+from .slices import Pick, put_part, whole_axis
 from .windows import Pair, Windows
 
 __all__ = [
@@ -79,21 +91,91 @@ class ImageProduct(NamedTuple):
     result_columns: int
 
 
-def are_products_of_images(capabilities: Capabilities, channels: int, *shapes: tuple[int, ...]) -> bool:
-    """Return whether a device computes convolutions by `multiply_images`: a GPU without a library for products.
+def are_products_of_images(capabilities: Capabilities, product: ImageProduct, *shapes: tuple[int, ...]) -> bool:
+    """Return whether a device computes convolutions by `multiply_images`.
 
-    Images and results have to fit a binding each.
+    It has no library for products, and if it is a software adapter it has quads. Images and results have to fit a
+    binding each, also padded as for quads, which take no longer inner axis than other products.
 
     Args:
         capabilities: of the device.
-        channels: of the images or of the results, the larger number.
+        product: the products, of which a launch has a row of workgroups each.
         shapes: of the images and of the results.
     """
     is_by_library = not capabilities.max_invocations or "matmul" in capabilities.replaced
-    if is_by_library or capabilities.quads or capabilities.tiles == "software":
+    if is_by_library or (capabilities.tiles == "software" and not capabilities.quads):
         return False
     sizes = [4 * math.prod(shape) for shape in shapes]
-    return min(sizes) > 0 and max(sizes) <= capabilities.max_binding_bytes and channels <= capabilities.max_workgroups
+    if min(sizes) == 0:
+        return False
+    across = 1
+    if capabilities.quads:
+        across, _ = grid_of_products(product.rows, product.columns, product.groups, None)
+        sizes.append(sizes[0] // math.prod(product.size) * math.prod(_Padding.of(product).size))
+        if product.inner * product.images > longest_inner_axis(capabilities):
+            return False
+    is_in_grid = max(across, product.groups * product.rows) <= capabilities.max_workgroups
+    return is_in_grid and max(sizes) <= capabilities.max_binding_bytes
+
+
+class _Padding(NamedTuple):
+    """The zeros around images with which all pixels of a product exist.
+
+    Attributes:
+        before: rows and columns before an image.
+        size: height and width with the padding.
+        start: the row and the column of the pixel at column 0 and depth 0.
+    """
+
+    before: Pair
+    size: Pair
+    start: Pair
+
+    @classmethod
+    def of(cls, p: ImageProduct) -> _Padding:
+        """Return the padding that a product needs."""
+        axes = [cls._of_axis(p, axis) for axis in (0, 1)]
+        before, size, start = zip(*axes, strict=True)
+        return cls(before, size, start)
+
+    @staticmethod
+    def _of_axis(p: ImageProduct, axis: int) -> tuple[int, int, int]:
+        ends = [(digits.bounds[axis] - 1) * digits.pixels[axis] for digits in (p.column_digits, p.depth_digits)]
+        first = sum(min(0, end) for end in ends) - p.before[axis]
+        last = sum(max(0, end) for end in ends) - p.before[axis]
+        before = max(0, -first)
+        return before, before + max(p.size[axis], last + 1), before - p.before[axis]
+
+
+def _multiply_quads(result: Tensor, a: Tensor, images: Tensor, p: ImageProduct) -> None:
+    """Enqueue the products by quads, which read padded images."""
+    padding = _Padding.of(p)
+    planes, pixels, width = images.size // math.prod(p.size), math.prod(padding.size), padding.size[1]
+    if padding.size != p.size:
+        picks = (whole_axis(planes), *(Pick(before, 1, n) for before, n in zip(padding.before, p.size, strict=True)))
+        images = put_part(reshape(images, (planes, *p.size)), picks, (planes, *padding.size))
+    if p.images > 1:  # the images are the first digit of a depth
+        a = contiguous(transpose(reshape(a, (p.images, p.groups * p.rows, p.inner)), 0, 1))
+    inner = p.inner * p.images
+
+    def padded(elements: int) -> int:
+        return elements // math.prod(p.size) * pixels
+
+    def parameters_of(digits: Digits, plane: int) -> list[int]:
+        return [*digits.bounds, padded(plane), *_words((digits.pixels[0] * width, digits.pixels[1]))]
+
+    c_group = p.rows * p.result_columns
+    result.device.dispatch(
+        cooperative("convolution_quads"),
+        [a.view, images.view, result.view],
+        grid_of_products(p.rows, p.columns, p.groups, None),
+        (
+            *(p.rows, p.columns, inner, p.rows * inner, padded(p.b_group), c_group),
+            *(padding.start[0] * width + padding.start[1], p.result_columns, p.groups * c_group),
+            *parameters_of(p.column_digits, p.column_digits.plane),
+            *parameters_of(p.depth_digits, p.depth_digits.plane or p.b_image),
+        ),
+    )
 
 
 def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: ImageProduct) -> bool:
@@ -129,9 +211,12 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
 
 def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImageProduct) -> None:
     """Enqueue the products of contiguous operands into a contiguous result."""
+    p, capabilities = product, result.device.capabilities
+    if capabilities.quads:
+        _multiply_quads(result, a, images, product)
+        return
     if _multiply_bands(result, a, images, product):
         return
-    p, capabilities = product, result.device.capabilities
     part_images, part_depths = _parts(capabilities, p)
     depth_parts = -(-p.inner // part_depths)
     parts = -(-p.images // part_images) * depth_parts

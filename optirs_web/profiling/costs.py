@@ -109,6 +109,10 @@ def _of_convolution(p: Parameters, _: Mapping[str, int], __: int) -> int:
     return int(2 * p["groups"] * p["rows"] * p["columns"] * p["inner"] * p["images"])
 
 
+def _of_convolution_quads(p: Parameters, _: Mapping[str, int], written: int) -> int:
+    return int(2 * p["inner"] * written // 4)
+
+
 def _of_convolution_band(p: Parameters, _: Mapping[str, int], written: int) -> int:
     return int(2 * 9 * p["channels"] * written // 4)
 
@@ -135,6 +139,7 @@ _COUNTS: dict[str, Callable[[Parameters, Mapping[str, int], int], int]] = {
     "batched_matmul": _of_matmul,
     "convolution": _of_convolution,
     "convolution_band": _of_convolution_band,
+    "convolution_quads": _of_convolution_quads,
     "extremum": _of_reduction,
     "matmul": _of_matmul,
     "sum": _of_reduction,

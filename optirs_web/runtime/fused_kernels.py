@@ -13,6 +13,7 @@ __all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_
 HOOKS = {
     "convolution": {"stored": Hook("stored", "c", "ConvolutionParameters")},
     "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
+    "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
     "layer_norm_grad": {"stored": Hook("stored", "result", "NormGradParameters")},
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters")},
     "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},

@@ -31,7 +31,7 @@ _LARGEST_COPIED = 4
 _LARGE = 1 << 24
 """Bytes that a step reads and writes from which on more is done: see `large_steps`."""
 
-_WORTH_COMPILING = {"convolution": 1 << 17, "convolution_band": 1 << 17, "matmul": 1 << 17}
+_WORTH_COMPILING = dict.fromkeys(("convolution", "convolution_band", "convolution_quads", "matmul"), 1 << 17)
 """Bytes of a result from which on a kernel that takes long to compile is compiled for what follows it too."""
 
 

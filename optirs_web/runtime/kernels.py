@@ -29,10 +29,11 @@ __all__ = [
     "load_map_module",
 ]
 
+_CONVOLUTIONS = frozenset({"convolution", "convolution_band", "convolution_quads"})
 # Cooperative kernels that write all of their results, and read nothing of them before.
-_OVERWRITING = frozenset({"convolution", "convolution_band", "layer_norm_grad", "matmul", "softmax", "sum"})
+_OVERWRITING = _CONVOLUTIONS | {"layer_norm_grad", "matmul", "softmax", "sum"}
 # Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
-_IN_BOUNDS = frozenset({"attention", "attention_grad", "batched_matmul", "convolution", "convolution_band", "matmul"})
+_IN_BOUNDS = _CONVOLUTIONS | {"attention", "attention_grad", "batched_matmul", "matmul"}
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
 

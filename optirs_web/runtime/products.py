@@ -3,7 +3,7 @@
 Three families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
 another order: tiles staged in workgroup memory for GPUs, quads for adapters that compute on the processor, and subgroup
 matrices where the user asks for them (`subgroup_matrices`). ``shaders/kernels/convolution.wgsl`` multiplies by the same
-tiles, and ``convolution_band.wgsl`` by tiles of its own.
+tiles, ``convolution_band.wgsl`` by tiles of its own, and ``convolution_quads.wgsl`` by the same quads.
 
 Only an NVIDIA H100 was measured, on Vulkan and OpenCL alike. There tiles of 32x32 take 0.70 of the time of 64x64 for a
 product of 512, so discrete GPUs are given larger tiles only where there are 128 of them; those of 64x64 with 8x4 each

@@ -8,8 +8,7 @@
 // | the gradient of the images, at a stride of 1 | filters, transposed | image, row and column of a pixel | the same |
 // | the gradient of the filters | the gradient of the result | channel, row and column of a tap | row and column of a window |
 //
-// The last is added up over the images. For GPUs: on software adapters reading a pixel twice, in `unfold` and in a
-// product, costs less than finding it for each tile.
+// The last is added up over the images. For GPUs; software adapters have convolution_quads.wgsl.
 import package::lib::operands::{Operands, Place, b};
 import package::lib::tile::{
     B_PITCH, COLUMN_LANES, COLUMN_VECTORS, COLUMNS, DEPTH, INVOCATIONS, IN_REGISTERS, OWN_ROWS, ROWS, TILE_COLUMNS,

@@ -9,7 +9,12 @@
 //
 // A vector of B costs less than its elements. Vectors of A, four rows at four depths, were faster on llvmpipe alone: on
 // SwiftShader too many variables were in memory.
-import package::lib::operands::{Operands, Place, a, b, b_vectors};
+import package::lib::operands::{Place, a, b, b_vectors};
+// Kernels of matrices choose this family by QUADS; that of convolutions has no other.
+@if(QUADS) import package::lib::operands::Operands;
+@else import package::lib::image_rows::Operands;
+@if(QUADS) import package::lib::matrix_rows::{Depths, depths_at, four_later, offsets_of_columns, offsets_of_depths};
+@else import package::lib::image_rows::{Depths, depths_at, four_later, offsets_of_columns, offsets_of_depths};
 
 // How B is read: by elements with any strides; BY_DEPTH, a vector of four depths of a column, of which there are a
 // multiple of four; or ACROSS, a vector of four columns at a depth, likewise. See tile.wgsl.
@@ -48,12 +53,12 @@ fn add_four(sum: vec4<f32>, own: f32, rows: Rows) -> vec4<f32> {
     return fma(vec4<f32>(quadSwapDiagonal(own)), rows.b3, sum2);
 }
 
-// Four rows of B from `at` on, in the order own, own ^ 1, own ^ 2, own ^ 3, at the offsets `columns`.
+// Four rows of B, in the order own, own ^ 1, own ^ 2, own ^ 3, at the offsets `columns`.
 struct Rows { b0: vec4<f32>, b1: vec4<f32>, b2: vec4<f32>, b3: vec4<f32> }
 
-fn rows_of_b(at: u32, stride: u32, own: u32, columns: vec4<u32>) -> Rows {
+fn rows_of_b(rows: vec4<u32>, own: u32, columns: vec4<u32>) -> Rows {
     if B_STAGING == BY_DEPTH {
-        let places = (at + columns) / 4u;
+        let places = (rows.x - own + columns) / 4u;
         let column0 = in_order(b_vectors[places.x], own);
         let column1 = in_order(b_vectors[places.y], own);
         let column2 = in_order(b_vectors[places.z], own);
@@ -64,8 +69,7 @@ fn rows_of_b(at: u32, stride: u32, own: u32, columns: vec4<u32>) -> Rows {
         );
     } else {
         return Rows(
-            b_row_at(at + own * stride, columns), b_row_at(at + (own ^ 1u) * stride, columns),
-            b_row_at(at + (own ^ 2u) * stride, columns), b_row_at(at + (own ^ 3u) * stride, columns),
+            b_row_at(rows.x, columns), b_row_at(rows.y, columns), b_row_at(rows.z, columns), b_row_at(rows.w, columns),
         );
     }
 }
@@ -91,10 +95,9 @@ fn sums_at(
     place: Place, lane: u32, subgroup: u32, subgroups: u32, operands: Operands, a_start: u32, b_start: u32,
 ) -> array<vec4<f32>, ROWS> {
     let a_stride = operands.a_inner_stride;
-    let b_stride = operands.b_inner_stride;
     let last = operands.rows - 1u;
     let last_column = operands.columns - select(1u, 4u, B_STAGING == ACROSS);
-    let columns = min(place.column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last_column)) * operands.b_column_stride;
+    let columns = offsets_of_columns(min(place.column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last_column)), operands);
     let own = lane % 4u;
     let row0 = min(place.row + 0u, last) * operands.a_row_stride;
     let row1 = min(place.row + 1u, last) * operands.a_row_stride;
@@ -130,10 +133,10 @@ fn sums_at(
     var sum15 = vec4<f32>(0.0);
     let a_offset = own * a_stride;
     var a_at = a_start;
-    var b_at = b_start;
+    var depths = depths_at(vec4<u32>(own, own ^ 1u, own ^ 2u, own ^ 3u), operands);
     var depth = 0u;
     for (; depth + 4u <= operands.inner; depth += 4u) {
-        let rows = rows_of_b(b_at, b_stride, own, columns);
+        let rows = rows_of_b(b_start + offsets_of_depths(depths, operands), own, columns);
         let at = a_at + a_offset;
         sum0 = add_four(sum0, a[at + row0], rows);
         sum1 = add_four(sum1, a[at + row1], rows);
@@ -152,11 +155,12 @@ fn sums_at(
         sum14 = add_four(sum14, a[at + row14], rows);
         sum15 = add_four(sum15, a[at + row15], rows);
         a_at += 4u * a_stride;
-        b_at += 4u * b_stride;
+        depths = four_later(depths, operands);
     }
     if B_STAGING != BY_DEPTH { // there `inner` is a multiple of four
         for (; depth < operands.inner; depth++) {
-            let b_row = b_row_at(b_at, columns);
+            let b_at = offsets_of_depths(depths_at(vec4<u32>(depth), operands), operands).x;
+            let b_row = b_row_at(b_start + b_at, columns);
             sum0 = fma(vec4<f32>(a[a_at + row0]), b_row, sum0);
             sum1 = fma(vec4<f32>(a[a_at + row1]), b_row, sum1);
             sum2 = fma(vec4<f32>(a[a_at + row2]), b_row, sum2);
@@ -174,7 +178,6 @@ fn sums_at(
             sum14 = fma(vec4<f32>(a[a_at + row14]), b_row, sum14);
             sum15 = fma(vec4<f32>(a[a_at + row15]), b_row, sum15);
             a_at += a_stride;
-            b_at += b_stride;
         }
     }
     return array<vec4<f32>, ROWS>(
