@@ -1,4 +1,4 @@
-"""Sums of tensors that are zero but for a part each, as gradients of slices are: the parts put side by side."""
+"""Replaces sums of tensors that are zero but for a slice, as gradients of slices are, by concatenations of slices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .buffer import Buffer, View
 from .kernels import ElementwiseKernel, elementwise
 from .launches import Launch, Recorded
-from .mapped import Shape, Walked, mapped, refined, row_major, spread
+from .mapped import Shape, StridedView, mapped, refined, row_major, spread
 from .uses import Uses
 
 __all__ = ["concatenated"]
@@ -30,7 +30,7 @@ class _Placed(NamedTuple):
     shape: Shape
     axis: int
     at: int
-    part: Walked
+    part: StridedView
 
 
 def concatenated(
@@ -56,7 +56,7 @@ def concatenated(
         whole = _whole(slices)
         if whole:
             sources = [_without_copy(placed, recorded, at, uses) for placed in whole]
-            result[at] = _side_by_side(recorded[at], whole, sources, allocate)
+            result[at] = _concatenation(recorded[at], whole, sources, allocate)
     return [command for several in result for command in several]
 
 
@@ -90,27 +90,27 @@ def _slice_of(command: Recorded) -> _Placed | None:
     """Return the slice that a launch of `place` writes into zeros; None unless it is a single index of an axis."""
     if not isinstance(command, Launch) or command.kernel.name != "place":
         return None
-    size, *rest = (int(value) for value in command.parameters)
-    shape = (size // math.prod(rest[:3]), *rest[:3])
-    starts, steps, counts, strides = (tuple(rest[3 + _AXES * row :][:_AXES]) for row in range(4))
-    first, fill = rest[-2:]
+    size, *layout = (int(value) for value in command.parameters)
+    shape = (size // math.prod(layout[:3]), *layout[:3])
+    starts, steps, counts, strides = (tuple(layout[3 + _AXES * row :][:_AXES]) for row in range(4))
+    first, fill = layout[-2:]
     axes = [axis for axis in range(_AXES) if (starts[axis], steps[axis], counts[axis]) != (0, 1, shape[axis])]
     if fill or len(axes) != 1 or counts[axes[0]] != 1:
         return None
     strides = tuple(0 if axis == axes[0] else stride for axis, stride in enumerate(strides))
-    return _Placed(shape, axes[0], starts[axes[0]], Walked(command.views[0], "f32", first, strides))
+    return _Placed(shape, axes[0], starts[axes[0]], StridedView(command.views[0], "f32", first, strides))
 
 
 def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:
     """Return the slices in order, over one shape; an empty list unless they cover each index of their axis once."""
-    known = _over_one_shape([placed for placed in slices if placed is not None])
+    known = _of_common_shape([placed for placed in slices if placed is not None])
     if len(known) < len(slices) or len({(placed.shape, placed.axis) for placed in known}) != 1:
         return []
     known.sort(key=lambda placed: placed.at)
     return known if [placed.at for placed in known] == [*range(known[0].shape[known[0].axis])] else []
 
 
-def _over_one_shape(slices: Sequence[_Placed]) -> list[_Placed]:
+def _of_common_shape(slices: Sequence[_Placed]) -> list[_Placed]:
     """Return the slices over the coarsest shape that refines the shapes of all, without those that do not fit it."""
     shape: Shape | None = slices[0].shape if slices else None
     for placed in slices:
@@ -121,27 +121,27 @@ def _over_one_shape(slices: Sequence[_Placed]) -> list[_Placed]:
 
 def _over(placed: _Placed, finer: Shape) -> _Placed | None:
     """Return the slice over a finer shape; None where that divides the sliced axis."""
-    before, places = math.prod(placed.shape[: placed.axis]), placed.shape[placed.axis]
+    before, length = math.prod(placed.shape[: placed.axis]), placed.shape[placed.axis]
     for axis, size in enumerate(finer):
-        if math.prod(finer[:axis]) == before and size == places:
+        if math.prod(finer[:axis]) == before and size == length:
             part = placed.part._replace(strides=spread(placed.part.strides, placed.shape, finer))
             return _Placed(finer, axis, placed.at, part)
     return None
 
 
-def _without_copy(placed: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, Walked]:
+def _without_copy(placed: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, StridedView]:
     """Return the shape and strided view that read a slice, or its source where the slice is a reordering copy."""
     before, after = placed.shape[: placed.axis], placed.shape[placed.axis + 1 :]
-    rest = (*before, *after)
+    others = (*before, *after)
     part = placed.part
     first = uses.writer(part.view, before=at)
     copy = recorded[first] if first is not None else None
     expression = mapped(copy) if isinstance(copy, Launch) and copy.kernel.name == "identity_f32" else None
     strides = (*part.strides[: placed.axis], *part.strides[placed.axis + 1 :])
-    is_in_order = part.start == 0 and all(
-        size == 1 or stride == wanted for size, stride, wanted in zip(rest, strides, row_major(rest), strict=True)
+    is_contiguous = part.start == 0 and all(
+        size == 1 or stride == wanted for size, stride, wanted in zip(others, strides, row_major(others), strict=True)
     )
-    finer = refined(rest, expression.dims) if expression is not None and is_in_order else None
+    finer = refined(others, expression.dims) if expression is not None and is_contiguous else None
     if finer is None or expression is None or not expression.tensors or first is None:
         return placed.shape, part
     source = expression.tensors[0]
@@ -157,28 +157,28 @@ def _standing(strides: Shape, axis: int) -> Shape:
     return (*strides[:axis], 0, *strides[axis:])
 
 
-def _side_by_side(
+def _concatenation(
     added: Recorded,
     slices: Sequence[_Placed],
-    sources: Sequence[tuple[Shape, Walked]],
+    sources: Sequence[tuple[Shape, StridedView]],
     allocate: Callable[[int], Buffer],
 ) -> list[Recorded]:
     """Return the launches that write the concatenation in place of the sum; each appends a slice."""
     assert isinstance(added, Launch)
     shape, axis = slices[0].shape, slices[0].axis
     dims = sources[0][0]
-    walks = [walk for _, walk in sources]
-    if any(walk_dims != dims for walk_dims, _ in sources):
-        dims, walks = shape, [placed.part for placed in slices]
+    parts = [part for _, part in sources]
+    if any(part_dims != dims for part_dims, _ in sources):
+        dims, parts = shape, [placed.part for placed in slices]
     kernel = elementwise("joined", "before", ("tensor", "tensor", *("scalar",) * 3), len(dims))
     launches: list[Recorded] = []
-    sofar = walks[0]
-    for end, walk in enumerate(walks[1:], 1):
-        is_last = end == len(walks) - 1
+    joined = parts[0]
+    for end, part in enumerate(parts[1:], 1):
+        is_last = end == len(parts) - 1
         target = added.views[-1] if is_last else View.whole(allocate(added.views[-1].nbytes))
-        starts, strides = (sofar.start, walk.start), (*sofar.strides, *walk.strides)
+        starts, strides = (joined.start, part.start), (*joined.strides, *part.strides)
         numbers = (math.prod(shape[axis + 1 :]), shape[axis], end)
         parameters = (math.prod(dims), *dims, *starts, *strides, *numbers)
-        launches.append(Launch(kernel, (sofar.view, walk.view, target), added.grid, parameters))
-        sofar = Walked(target, "f32", 0, row_major(dims))
+        launches.append(Launch(kernel, (joined.view, part.view, target), added.grid, parameters))
+        joined = StridedView(target, "f32", 0, row_major(dims))
     return launches

@@ -20,7 +20,7 @@ __all__ = [
     "Mapped",
     "Output",
     "Shape",
-    "Walked",
+    "StridedView",
     "cost_of",
     "fused_of",
     "inlined",
@@ -35,8 +35,8 @@ __all__ = [
 Shape = tuple[int, ...]
 
 
-class Walked(NamedTuple):
-    """A tensor as map functions read it: the memory, its WGSL type, the first element, the steps along the axes."""
+class StridedView(NamedTuple):
+    """A tensor as map functions read it: memory, WGSL type, offset of the first element, and strides along the axes."""
 
     view: View
     type: str
@@ -56,27 +56,27 @@ class Mapped(NamedTuple):
     """Map functions over every index below `dims`.
 
     Attributes:
-        dims: the axes of the walk; results lie in its order.
+        dims: the sizes of the axes; results are contiguous.
         steps: the functions, in order.
-        tensors: what they read.
-        scalars: type and value of the numbers they are given.
-        outputs: what they write.
+        tensors: the strided views that they read.
+        scalars: the types and values of their numbers.
+        outputs: the results that they write.
     """
 
     dims: Shape
     steps: tuple[Step, ...]
-    tensors: tuple[Walked, ...]
+    tensors: tuple[StridedView, ...]
     scalars: tuple[tuple[str, float], ...]
     outputs: tuple[Output, ...]
 
     @property
     def size(self) -> int:
-        """The elements of each result."""
+        """The number of elements of each result."""
         return math.prod(self.dims)
 
     @property
     def is_constant(self) -> bool:
-        """Every element is the same, whatever the walk: there is one, or nothing is read."""
+        """True if all elements are the same: there is only one, or nothing is read."""
         if any(kind in ("index", "old") for step in self.steps for kind, _ in step.arguments):
             return False
         return self.size == 1 or not self.tensors
@@ -128,7 +128,7 @@ def mapped(launch: Launch) -> Mapped | None:
     parameters, result_type, is_bool, _ = _signature(kernel.file, kernel.name)
     views = iter(launch.views)
     kinds = iter(kernel.operands)
-    tensors: list[Walked] = []
+    tensors: list[StridedView] = []
     scalars: list[tuple[str, float]] = []
     arguments: list[Argument] = []
     for name, type_ in parameters:
@@ -137,7 +137,7 @@ def mapped(launch: Launch) -> Mapped | None:
             start = int(values[f"{name}_start"]) if rank else 0
             strides = tuple(int(values[f"{name}_stride{axis}"]) for axis in range(rank)) if rank else (1,)
             arguments.append(("tensor", len(tensors)))
-            tensors.append(Walked(next(views), type_, start, strides))
+            tensors.append(StridedView(next(views), type_, start, strides))
         elif kind == "scalar":
             arguments.append(("scalar", len(scalars)))
             scalars.append((type_, values[name]))
@@ -148,16 +148,16 @@ def mapped(launch: Launch) -> Mapped | None:
 
 
 def _of_fused(fused: Fused, launch: Launch) -> Mapped:
-    """The expression that `relaunched` made the launch of."""
+    """Return the expression that `relaunched` made the launch of."""
     values = dict(zip((name for name, _ in launch.kernel.parameters), launch.parameters, strict=True))
     axes = range(fused.rank)
     dims = tuple(int(values[f"dim{axis}"]) for axis in axes) or (int(values["size"]),)
     views = iter(launch.views)
-    tensors: list[Walked] = []
+    tensors: list[StridedView] = []
     for number, (type_, is_flat) in enumerate(zip(fused.tensor_types, fused.flat, strict=True)):
         start = 0 if is_flat else int(values[f"x{number}_start"])
         strides = row_major(dims) if is_flat else tuple(int(values[f"x{number}_stride{axis}"]) for axis in axes)
-        tensors.append(Walked(next(views), type_, start, strides))
+        tensors.append(StridedView(next(views), type_, start, strides))
     scalars = tuple((type_, values[f"s{number}"]) for number, type_ in enumerate(fused.scalar_types))
     outputs = zip(views, fused.output_types, fused.outputs, strict=True)
     return Mapped(dims, fused.steps, tuple(tensors), scalars, tuple(Output(*output) for output in outputs))
@@ -189,44 +189,44 @@ def spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
     return tuple(reversed(result))
 
 
-def _over(expression: Mapped, dims: Shape) -> tuple[Walked, ...]:
+def _over(expression: Mapped, dims: Shape) -> tuple[StridedView, ...]:
     if expression.size == 1:
-        return tuple(walked._replace(strides=(0,) * len(dims)) for walked in expression.tensors)
+        return tuple(tensor._replace(strides=(0,) * len(dims)) for tensor in expression.tensors)
     return tuple(
-        walked._replace(strides=spread(walked.strides, expression.dims, dims)) for walked in expression.tensors
+        tensor._replace(strides=spread(tensor.strides, expression.dims, dims)) for tensor in expression.tensors
     )
 
 
 def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, keeps: bool) -> Mapped | None:
-    """`consumer` with the output of `producer` computed in place of reading it as tensor `number`.
+    """Return `consumer` with the output of `producer` computed in place of reading it as tensor `number`.
 
     Args:
-        consumer: reads all of the output in the order in which it lies, or the output is a constant.
-        number: of the tensor.
-        producer: what computes it.
-        output: which of its outputs it is.
+        consumer: reads all of the output in the order in which it is stored, or the output is a constant.
+        number: the number of the tensor.
+        producer: computes it.
+        output: the number of the output.
         keeps: the outputs of the producer are written too.
     """
     dims = consumer.dims if producer.is_constant else refined(consumer.dims, producer.dims)
     if dims is None:
         return None
     tensors = list(_over(producer, dims))
-    places: list[Argument] = []
+    replacements: list[Argument] = []
     shift = len(producer.steps)
-    for index, walked in enumerate(_over(consumer, dims)):
+    for index, tensor in enumerate(_over(consumer, dims)):
         if consumer.tensors[index] == consumer.tensors[number]:
-            places.append(producer.outputs[output].value)
-        elif walked in tensors:
-            places.append(("tensor", tensors.index(walked)))
+            replacements.append(producer.outputs[output].value)
+        elif tensor in tensors:
+            replacements.append(("tensor", tensors.index(tensor)))
         else:
-            places.append(("tensor", len(tensors)))
-            tensors.append(walked)
+            replacements.append(("tensor", len(tensors)))
+            tensors.append(tensor)
     scalars = [*producer.scalars]
 
     def moved(argument: Argument) -> Argument:
         kind, at = argument
         if kind == "tensor":
-            return places[at]
+            return replacements[at]
         if kind == "step":
             return kind, at + shift
         if kind == "scalar":
@@ -243,7 +243,7 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
 
 
 def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) -> Mapped:
-    """`consumer` with what a cooperative kernel has computed, or another value, in place of tensor `number`."""
+    """Return `consumer` with the result of a cooperative kernel, or another value, in place of tensor `number`."""
     replaced = consumer.tensors[number]
     kept = [tensor for tensor in dict.fromkeys(consumer.tensors) if tensor != replaced]
 
@@ -267,7 +267,7 @@ def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) ->
 def _collapsed(expression: Mapped) -> Mapped:
     """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
     axes: list[tuple[int, list[int]]] = []
-    for size, *steps in zip(expression.dims, *(walked.strides for walked in expression.tensors), strict=True):
+    for size, *steps in zip(expression.dims, *(tensor.strides for tensor in expression.tensors), strict=True):
         if size == 1:
             continue
         if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
@@ -276,8 +276,8 @@ def _collapsed(expression: Mapped) -> Mapped:
             axes.append((size, steps))
     axes = axes or [(1, [0] * len(expression.tensors))]
     tensors = tuple(
-        walked._replace(strides=tuple(steps[number] for _, steps in axes))
-        for number, walked in enumerate(expression.tensors)
+        tensor._replace(strides=tuple(steps[number] for _, steps in axes))
+        for number, tensor in enumerate(expression.tensors)
     )
     return expression._replace(dims=tuple(size for size, _ in axes), tensors=tensors)
 
@@ -289,8 +289,8 @@ def fused_of(expression: Mapped) -> tuple[Fused, list[int | float]]:
     """
     expression = _collapsed(expression)
     flat = tuple(expression.is_flat(number) for number in range(len(expression.tensors)))
-    walked = [tensor for tensor, is_flat in zip(expression.tensors, flat, strict=True) if not is_flat]
-    dims = expression.dims if walked else ()
+    strided = [tensor for tensor, is_flat in zip(expression.tensors, flat, strict=True) if not is_flat]
+    dims = expression.dims if strided else ()
     fused = Fused(
         steps=expression.steps,
         tensor_types=tuple(tensor.type for tensor in expression.tensors),
@@ -300,12 +300,12 @@ def fused_of(expression: Mapped) -> tuple[Fused, list[int | float]]:
         output_types=tuple(output.type for output in expression.outputs),
         rank=len(dims),
     )
-    strides = [stride for tensor in walked for stride in tensor.strides]
-    return fused, [*dims, *(tensor.start for tensor in walked), *strides, *(value for _, value in expression.scalars)]
+    strides = [stride for tensor in strided for stride in tensor.strides]
+    return fused, [*dims, *(tensor.start for tensor in strided), *strides, *(value for _, value in expression.scalars)]
 
 
 def relaunched(expression: Mapped, grid: Sequence[int]) -> Launch:
-    """A launch of one kernel that does all of it."""
+    """Return a launch of a kernel that computes the whole expression."""
     fused, parameters = fused_of(expression)
     views = [*(tensor.view for tensor in expression.tensors), *(output.view for output in expression.outputs)]
     kernel: FusedMapKernel = fused_map_kernel(fused)

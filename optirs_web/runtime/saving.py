@@ -12,7 +12,7 @@ from .backend import Capabilities
 from .buffer import Buffer, View
 from .fusion_nodes import Node, Nodes
 from .launches import Launch, Recorded, overlaps
-from .mapped import Mapped, Output, Walked, cost_of, mapped, relaunched, with_value
+from .mapped import Mapped, Output, StridedView, cost_of, mapped, relaunched, with_value
 from .uses import Uses, renamed
 
 __all__ = ["recomputed", "written_over"]
@@ -80,11 +80,14 @@ def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
     """Return a launch for (x - mean) scale weight + bias, with the means and scales that `layer_norm` keeps."""
     values, weight, bias, of_rows, result = launch.views
     rows, columns, has_weight, has_bias, *_ = map(int, launch.parameters)
-    tensors = [Walked(values, "f32", 0, (columns, 1)), *(Walked(of_rows, "f32", word, (2, 0)) for word in (0, 1))]
+    tensors = [
+        StridedView(values, "f32", 0, (columns, 1)),
+        *(StridedView(of_rows, "f32", word, (2, 0)) for word in (0, 1)),
+    ]
     functions = ["subtract", "multiply"]
-    for view, function, is_given in ((weight, "multiply", has_weight), (bias, "add", has_bias)):
-        if is_given:
-            tensors.append(Walked(view, "f32", 0, (0, 1)))
+    for view, function, is_present in ((weight, "multiply", has_weight), (bias, "add", has_bias)):
+        if is_present:
+            tensors.append(StridedView(view, "f32", 0, (0, 1)))
             functions.append(function)
     steps = tuple(
         Step(function, function, (("step", at - 1) if at else ("tensor", 0), ("tensor", at + 1)), False)
