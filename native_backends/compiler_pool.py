@@ -29,13 +29,13 @@ class CompilerPool(Generic[_Compiled]):
         return kernel in self._coming
 
     def start(self, kernel: Kernel, compiled: Callable[[], _Compiled]) -> None:
-        """Have `compiled` called in a thread."""
+        """Call `compiled` in a thread."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS))
         self._coming[kernel] = self._threads.submit(compiled)
 
     def take(self, kernel: Kernel) -> _Compiled | None:
-        """Wait for what was started for a kernel, and forget it; None if nothing was. Raises what the thread did."""
+        """Return the result that was started for a kernel, after a wait, and forget it; None if nothing was started."""
         coming = self._coming.pop(kernel, None)
         return None if coming is None else coming.result()
 

@@ -67,14 +67,14 @@ _NAME_LENGTH = 256
 
 
 class CudaError(Exception):
-    """The driver refuses a call, or tells in it that something before it has failed.
+    """The driver refuses a call, or reports in it that something before it has failed.
 
     Attributes:
         code: CUDA's number of the error.
     """
 
     def __init__(self, code: int, text: str) -> None:
-        """With the driver's words."""
+        """Make the error with the driver's message."""
         self.code = code
         super().__init__(text)
 
@@ -183,12 +183,12 @@ def release_context(ordinal: int) -> None:
 
 
 def push_context(context: Handle) -> None:
-    """Make it that of this thread's calls, until `pop_context`."""
+    """Make the context that of this thread's calls, until `pop_context`."""
     _checked(cu.cuCtxPushCurrent(context))
 
 
 def pop_context() -> None:
-    """Have again the context that this thread had before."""
+    """Restore the context that this thread had before."""
     _checked(cu.cuCtxPopCurrent())
 
 
@@ -242,7 +242,7 @@ def await_event(event: Handle) -> None:
 
 
 def has_happened(event: Handle) -> bool:
-    """Without waiting; true where it was never recorded."""
+    """Return True if the event has happened, or was never recorded; does not wait."""
     (result,) = cu.cuEventQuery(event)
     if result == cu.CUresult.CUDA_ERROR_NOT_READY:
         return False
@@ -256,7 +256,7 @@ def make_wait(stream: Handle, event: Handle) -> None:
 
 
 def seconds_between(start: Handle, end: Handle) -> float:
-    """Between two timed events that have happened, to half a microsecond; negative where `end` came first."""
+    """Return the seconds between two timed events, to half a microsecond; negative where `end` came first."""
     milliseconds: float = _checked(cu.cuEventElapsedTime(start, end))
     return milliseconds * 1e-3
 
@@ -265,17 +265,17 @@ def seconds_between(start: Handle, end: Handle) -> float:
 
 
 def allocate(nbytes: int, stream: Handle) -> int:
-    """Memory for work of this stream, from the device's pool."""
+    """Allocate memory for work of this stream, from the device's pool."""
     return int(_checked(cu.cuMemAllocAsync(nbytes, stream)))
 
 
 def free(address: int, stream: Handle) -> None:
-    """Give it back when all that was enqueued in the stream has run."""
+    """Free memory when all that was enqueued in the stream has run."""
     _checked(cu.cuMemFreeAsync(address, stream))
 
 
 def allocate_now(nbytes: int) -> int:
-    """Where the device has no pools. It may wait for all work."""
+    """Allocate memory of a device without pools. It may wait for all work."""
     return int(_checked(cu.cuMemAlloc(nbytes)))
 
 
@@ -323,12 +323,12 @@ def load_module(image: bytes) -> Handle:
 
 
 def unload_module(module: Handle) -> None:
-    """Its functions are gone then."""
+    """Unload a module; its functions can no longer be launched."""
     _checked(cu.cuModuleUnload(module))
 
 
 def function_of(module: Handle, name: str) -> Handle:
-    """A kernel by its name. It is loaded at once, since the first launch may be one of a graph that is captured."""
+    """Return a kernel by its name, loaded at once, since the first launch may be in a graph that is captured."""
     function = _checked(cu.cuModuleGetFunction(module, name.encode()))
     _checked(cu.cuFuncLoad(function))
     return function

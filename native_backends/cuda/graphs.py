@@ -41,11 +41,11 @@ class Graph:
         return self._is_possible
 
     def break_up(self) -> None:
-        """Have the steps run one by one from now on, as when one of them names memory that was freed."""
+        """Run the steps one by one from now on, as when one of them names memory that was freed."""
         self._is_possible = False
 
     def close(self) -> None:
-        """Destroy it at once. It does not run."""
+        """Destroy the graph, which must not be running."""
         self.break_up()
         if self._executable is not None:
             driver.destroy_executable(self._executable)

@@ -225,7 +225,7 @@ def _runs(first: int, count: int, within: int, is_single: bool) -> Iterator[tupl
 
 
 def _layout(leading: int, other: int, leading_stride: int, other_stride: int) -> tuple[int, int] | None:
-    """How cuBLAS reads a matrix with columns of `leading` elements: as it lies or transposed, and their distance."""
+    """Return the transposition with which cuBLAS reads a matrix, and the distance of its columns; None if it cannot."""
     if (leading_stride == 1 or leading == 1) and (other_stride >= leading or other == 1):
         return _PLAIN, max(other_stride, leading)
     if (other_stride == 1 or other == 1) and (leading_stride >= other or leading == 1):
@@ -234,7 +234,7 @@ def _layout(leading: int, other: int, leading_stride: int, other_stride: int) ->
 
 
 def replaces(kernel: Kernel) -> bool:
-    """The kernel is one that this takes the place of: factors are of one type, and so is the result, or of float32."""
+    """Return whether cuBLAS replaces a kernel: factors are of one type, and the result is of that or float32."""
     base = _base_of(kernel)
     if not isinstance(base, CooperativeKernel) or base.name not in REPLACED:
         return False

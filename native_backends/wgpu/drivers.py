@@ -1,4 +1,4 @@
-"""Why wgpu found no adapter: what was looked for, what is there of it, and what to install or to set."""
+"""Messages for a machine on which wgpu finds no adapter: what is missing, and what to install or to set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ELSEWHERE = {
 
 
 def why_none(name: str) -> str:
-    """Why there is no adapter of that name, as the end of a sentence."""
+    """Return why there is no adapter of that name, as the end of a sentence."""
     elsewhere = _ELSEWHERE.get((name, sys.platform))
     if elsewhere:
         return elsewhere

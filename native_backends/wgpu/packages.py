@@ -69,7 +69,7 @@ class WgpuPackage:
         return [adapter for adapter in self._adapters if _NAMES.get(adapter.info["backend_type"]) == api]
 
     def forget_adapters(self) -> None:
-        """Have the package look for its adapters again when they are needed next."""
+        """Forget the adapters, so that the package looks for them again when they are needed next."""
         self.__dict__.pop("_adapters", None)
 
     def list_adapters(self, name: str) -> list[AdapterInfo]:
@@ -89,7 +89,7 @@ class WgpuPackage:
         return ""
 
     def why_no_adapter(self, api: str) -> str:
-        """Why the package has no adapter of that API, as the end of a sentence."""
+        """Return why the package has no adapter of that API, as the end of a sentence."""
         return why_none(api)
 
     def request_device(self, adapter: Any, limits: dict[str, int]) -> Any:

@@ -59,12 +59,12 @@ _POWER = ("low", "high")
 _IS_PAGE: bool = sys.platform == "emscripten"
 
 avoided: dict[str, str] = {}
-"""Devices that failed, by label, and what happened: "auto" takes another. Who asks for one by name tries it again."""
+"""Devices that failed, by label, and what happened: "auto" takes another; a request by name tries it again."""
 
 _opened: dict[str, Device] = {}
 _lock = ForkSafeLock()  # held while a device is opened or forgotten
 _closed_stats = Stats()
-_set_limit: list[int | None] = []  # what set_memory_limit was told last, if it was called
+_set_limit: list[int | None] = []  # the last argument of set_memory_limit, if it was called
 
 
 def _list(name: str) -> list[AdapterInfo]:
@@ -89,7 +89,7 @@ def _list(name: str) -> list[AdapterInfo]:
 
 
 def devices() -> list[AdapterInfo]:
-    """Every device, and for every name that has none the reason. See `AdapterInfo` for what is told of each.
+    """Return every device, and for every name without a device the reason, as `AdapterInfo`.
 
     Example:
         >>> import optirs_web as ow
@@ -100,7 +100,7 @@ def devices() -> list[AdapterInfo]:
 
 
 def adapters(names: Iterable[str] = (*_AUTO_ORDER, "gl")) -> list[AdapterInfo]:
-    """The devices of these names; of GPUs if none are given, without loading what other devices run through."""
+    """Return the devices of these names; by default of GPUs, without loading the packages of other devices."""
     _forget_lost()
     adapters = [adapter for name in names for adapter in _list(name)]
     if _IS_PAGE:
@@ -123,7 +123,7 @@ async def _probe_async() -> None:
 
 
 def device(name: str | Device | None = None, *, power: str | None = None, through: str | None = None) -> Device:
-    """The device of that name; the same object each time.
+    """Return the device of that name; the same object each time.
 
     Args:
         name: "auto", a name from `devices()` such as "vulkan" or "cpu", or "vulkan:1" for the second of a
@@ -147,25 +147,25 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
         'cpu'
     """
     if name is not None and not isinstance(name, str):
-        return _itself(name, power, through)
+        return _checked_device(name, power, through)
     if through is not None:
         name = _name_through(name, through)
-    name = _asked(name, power)
-    existing = _opened.get(name)
-    if existing is None or existing.lost:
+    name = _requested(name, power)
+    opened_device = _opened.get(name)
+    if opened_device is None or opened_device.lost:
         _forget_lost()
         with _lock:
-            existing = _opened.get(name) or _taken(name)
-            _opened[name] = existing
+            opened_device = _opened.get(name) or _select_and_open(name)
+            _opened[name] = opened_device
     avoided.pop(name, None)
-    return existing
+    return opened_device
 
 
 async def device_async(name: str | Device | None = None, *, power: str | None = None) -> Device:
-    """The awaitable twin of `device`: ``await ow.device_async("webgpu")``. Afterwards `device` gives it at once."""
+    """The awaitable twin of `device`: ``await ow.device_async("webgpu")``. Afterwards `device` returns it at once."""
     if name is not None and not isinstance(name, str):
-        return _itself(name, power)
-    name = _asked(name, power)
+        return _checked_device(name, power)
+    name = _requested(name, power)
     _forget_lost()
     if name not in _opened:
         await _probe_async()
@@ -184,7 +184,7 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
     return _opened[name]
 
 
-def _itself(target: object, *options: str | None) -> Device:
+def _checked_device(target: object, *options: str | None) -> Device:
     from .device import Device
 
     if isinstance(target, Device):
@@ -194,8 +194,8 @@ def _itself(target: object, *options: str | None) -> Device:
     raise TypeError(f"a device is given by its name, not {target!r} (a shape is one argument: a tuple)")
 
 
-def _asked(name: str | None, power: str | None) -> str:
-    """The name, of "auto" with the power that it prefers behind it."""
+def _requested(name: str | None, power: str | None) -> str:
+    """Return the name; for "auto" with the preferred power after it."""
     if power is not None and name not in (None, "auto"):
         raise ValueError(f"power is for 'auto' only; '{name}' already names a device")
     name = (os.environ.get("OPTIRS_DEVICE") or "auto") if name is None else name
@@ -221,15 +221,15 @@ def _name_through(name: str | None, through: str) -> str:
     return f"{kind}-{through}{colon}{index}"
 
 
-def _taken(name: str) -> Device:
+def _select_and_open(name: str) -> Device:
     kind, _, power = name.partition(" ")
     if kind == "auto" and not _IS_PAGE:
         from .choosing import ranking  # which a page does not need
 
         order = [name for name in _AUTO_ORDER if name not in _IN_BROWSER]
         listed = {name: _list(name) for name in (*order, "cpu")}
-        return ranking.best(listed, _BACKENDS, _open_backend, _opened_as, power)
-    return _opened_as(*_select(name))
+        return ranking.best(listed, _BACKENDS, _open_backend, _open_as, power)
+    return _open_as(*_select(name))
 
 
 def _open_backend(info: AdapterInfo) -> Backend:
@@ -237,7 +237,7 @@ def _open_backend(info: AdapterInfo) -> Backend:
     return backend
 
 
-def _opened_as(info: AdapterInfo, why: str) -> Device:
+def _open_as(info: AdapterInfo, why: str) -> Device:
     opened_device = _opened.get(info.label) or _keep(_open_backend(info), why)
     avoided.pop(info.label, None)
     return opened_device
@@ -253,23 +253,25 @@ def _module(info: AdapterInfo) -> Any:
 
 def _forget_lost() -> None:
     global _closed_stats
-    if not any(entry.lost for entry in list(_opened.values())):
+    if not any(opened_device.lost for opened_device in list(_opened.values())):
         return
     with _lock:
-        lost = {id(entry): entry for entry in list(_opened.values()) if entry.lost}
-        for name in [name for name, entry in list(_opened.items()) if id(entry) in lost]:
+        lost = {id(opened_device): opened_device for opened_device in list(_opened.values()) if opened_device.lost}
+        for name in [name for name, opened_device in list(_opened.items()) if id(opened_device) in lost]:
             del _opened[name]
-        _closed_stats = sum((entry.stats for entry in lost.values()), _closed_stats)
-    for entry in lost.values():
-        if not entry.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
-            avoided[entry.name] = "it was lost"
+        _closed_stats = sum((opened_device.stats for opened_device in lost.values()), _closed_stats)
+    for opened_device in lost.values():
+        if not opened_device.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
+            avoided[opened_device.name] = "it was lost"
 
 
 def avoid(label: str, why: str) -> None:
-    """Have "auto" take another device from now on."""
+    """Note that a device failed: "auto" takes another from now on."""
     avoided[label] = why
     with _lock:
-        for name in [name for name, entry in _opened.items() if name.startswith("auto") and entry.name == label]:
+        for name in [
+            name for name, opened_device in _opened.items() if name.startswith("auto") and opened_device.name == label
+        ]:
             del _opened[name]
 
 
@@ -304,7 +306,7 @@ def _find(name: str) -> AdapterInfo:
 
 
 def _choose() -> tuple[AdapterInfo, str]:
-    """In a page: its adapter in hardware, the processor where NumPy is, or its adapter in software."""
+    """Return the adapter that "auto" takes in a page (hardware, else the processor, else software), and the reason."""
     adapter, cpu = _list("webgpu")[0], _list("cpu")[0]
     if adapter.available and not adapter.software:
         return adapter, "it is the browser's hardware adapter"
@@ -325,21 +327,21 @@ def close_device(target: str | Device | None) -> None:
             left there raise DeviceLostError.
     """
     if target is None or isinstance(target, str):
-        name = _asked(target, None)
+        name = _requested(target, None)
         _forget_lost()
         if not name.startswith("auto"):
             kind, number = _kind_and_number(name)
             name = f"{kind}:{number}" if number else kind
-        existing = _opened.get(name)
+        opened_device = _opened.get(name)
     else:
-        existing = _itself(target)
-    if existing is not None:
-        existing.close()
+        opened_device = _checked_device(target)
+    if opened_device is not None:
+        opened_device.close()
         _forget_lost()
 
 
 def opened() -> list[Device]:
-    """The devices that are open now."""
+    """Return the devices that are open now."""
     return list(dict.fromkeys(list(_opened.values())))
 
 
@@ -358,15 +360,15 @@ def set_memory_limit(nbytes: int | None) -> None:
         1073741824
         >>> ow.set_memory_limit(None)
     """
-    for entry in opened():
-        entry.set_memory_limit(nbytes)
+    for opened_device in opened():
+        opened_device.set_memory_limit(nbytes)
     _set_limit[:] = [nbytes]
 
 
 def _after_fork() -> None:
     """Renew the locks of devices in the child: the threads that held them are not in this process."""
-    for entry in opened():
-        entry.renew_locks()
+    for opened_device in opened():
+        opened_device.renew_locks()
 
 
 if hasattr(os, "register_at_fork"):
@@ -374,7 +376,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def stats() -> Stats:
-    """Counts over all devices since the process began; subtract two for what happened in between.
+    """Return counts over all devices since the process began; the difference of two counts is what happened between.
 
     Example:
         >>> import optirs_web as ow
@@ -383,4 +385,4 @@ def stats() -> Stats:
         >>> (ow.stats() - before).dispatches
         2
     """
-    return sum((entry.stats for entry in opened()), _closed_stats)
+    return sum((opened_device.stats for opened_device in opened()), _closed_stats)

@@ -32,7 +32,7 @@ class Shape(NamedTuple):
     is_matrix: int
 
     def count(self, kind: str) -> int:
-        """How many lines of a kind there are."""
+        """Return the number of lines of a kind."""
         return {"row": self.matrices * self.rows, "column": self.matrices * self.columns, "matrix": self.matrices}[kind]
 
     def partials_of(self, kind: str) -> tuple[int, int]:

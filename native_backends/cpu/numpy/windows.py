@@ -177,7 +177,7 @@ def _first_pixels(p: Parameters) -> Array:
 
 
 def _pixel_offsets(p: Parameters) -> Array:
-    """How many pixels later than its window a tap lies; 0 for none."""
+    """Return the offset of each tap from the start of its window, in pixels; then 0, for no tap."""
     rows = np.arange(p["kernel_height"]) * p["dilation_height"]
     columns = np.arange(p["kernel_width"]) * p["dilation_width"]
     return np.append(rows[:, None] * p["width"] + columns, 0)
