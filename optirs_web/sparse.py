@@ -122,7 +122,7 @@ class SparseRows:
         dense = ops.zeros(self.shape, self.device)
         if self.values.size:
             coalesced = self.coalesced()
-            for view, first in coalesced.windows(dense.view):
+            for view, first in coalesced.binding_ranges(dense.view):
                 coalesced.dispatch("spread_rows", view, first)
         return dense
 
@@ -164,7 +164,7 @@ class Coalesced(NamedTuple):
         """The workgroups of a kernel with an invocation for each value."""
         return -(-self.rows.size * self.length // ROW_THREADS)
 
-    def windows(self, whole: View) -> list[tuple[View, int]]:
+    def binding_ranges(self, whole: View) -> list[tuple[View, int]]:
         """Return binding ranges of a view of the parameter's size, and the index of the first element of each."""
         limits = whole.buffer.device.capabilities
         limit = limits.max_binding_bytes // limits.offset_alignment * limits.offset_alignment // 4

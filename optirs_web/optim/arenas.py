@@ -7,10 +7,10 @@ from collections.abc import Hashable, Sequence
 from ..runtime.arena import Arena, Home, split_sizes
 from ..tensors import Parameter, Tensor
 
-__all__ = ["move_into_arenas", "slot_of"]
+__all__ = ["home_of", "move_into_arenas"]
 
 
-def slot_of(param: Parameter) -> Home:
+def home_of(param: Parameter) -> Home:
     """Return the arena, and the index in it, of a parameter that was moved."""
     assert param._home is not None
     return param._home

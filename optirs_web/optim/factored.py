@@ -167,7 +167,6 @@ class FactoredLayout(Layout):
     updates_first: ClassVar[bool] = False
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
         super().__init__(*arguments, **more)
         self._members = line_members(self.rule.linked(("update",), ()))
         self._passes = [suffix for suffix in PASSES if self.rule.has(f"measure_lines{suffix}")]
@@ -184,7 +183,7 @@ class FactoredLayout(Layout):
         members: dict[int, tuple[_MemberRange, ...]] = {}
         partials: dict[int, int] = {}  # where those of each tensor begin
         words = entries = 0
-        ranges = list(shard.arena.windows())
+        ranges = list(shard.arena.binding_ranges())
         for index, number in shard.numbers.items():
             stack = self._stacks[number]
             members[number] = tuple(self._member_ranges(stack, words))

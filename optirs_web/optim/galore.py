@@ -29,7 +29,6 @@ class _GaLoreLayout(LowRankLayout):
     more_state: ClassVar[tuple[str, ...]] = ("projector", *LowRankLayout.more_state)
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
         self._starts: list[Buffer] = []  # of each of `projected`: the start of the iteration for a projector
         super().__init__(*arguments, **more)
 

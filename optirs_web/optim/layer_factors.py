@@ -83,7 +83,6 @@ class KfacLayout(MatrixLayout):
     )
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
         super().__init__(*arguments, **more)
         self.statistics: Sequence[tuple[Tensor, Tensor]] = ()
         self._alike: list[AlikeStack] = []

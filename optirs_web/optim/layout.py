@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from ..runtime.arena import BLOCKS_PER_WINDOW, Arena, blocks_of
+from ..runtime.arena import BLOCKS_PER_RANGE, Arena, blocks_of
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.kernels import Kernel, cooperative
@@ -77,7 +77,7 @@ class Layout:
         self._found_inf = self._zeros(2)
         self._zero = self._zeros(1)
         last = self.shards[-1]
-        self.block_count = last.first_block + -(-last.arena.blocks // BLOCKS_PER_WINDOW) * BLOCKS_PER_WINDOW
+        self.block_count = last.first_block + -(-last.arena.blocks // BLOCKS_PER_RANGE) * BLOCKS_PER_RANGE
         self._measured_words = len(struct_of(rule.linked(("measure",), ()), "Measured").members) if rule.measures else 0
         self._partials = self._zeros(self.block_count * self._measured_words) if rule.measures else None
         self._pipeline: Pipeline | None = None  # made when transforms are put to use
@@ -272,7 +272,7 @@ class Layout:
     def run_over(
         self, shard: Shard, kernel: UpdateKernel | MeasureKernel | RoundKernel, shared: Mapping[str, View]
     ) -> None:
-        for first_block, blocks in shard.arena.windows():
+        for first_block, blocks in shard.arena.binding_ranges():
             views = dict(shared)
             if self._partials is not None:
                 nbytes = 4 * self._measured_words
@@ -289,7 +289,7 @@ class Layout:
         buffers = {"params": self._params_of(arena), **shard.state}
         if any(binding.name == "grads" for binding in kernel.bindings):
             buffers["grads"] = arena.grads
-        views = {name: arena.window(buffer, first_block, blocks) for name, buffer in buffers.items()}
+        views = {name: arena.range_view(buffer, first_block, blocks) for name, buffer in buffers.items()}
         views["blocks"] = shard.block_view(first_block, blocks)
         if self._pipeline is not None:
             views |= self._pipeline.views_of(shard, first_block, blocks)
@@ -304,9 +304,9 @@ class Layout:
             self._detect_nonfinite(shard, shard.arena.grads, tensors, found_inf)
 
     def _detect_nonfinite(self, shard: Shard, buffer: Buffer, tensors: View, found_inf: View) -> None:
-        for first_block, blocks in shard.arena.windows():
+        for first_block, blocks in shard.arena.binding_ranges():
             views = {
-                "grads": shard.arena.window(buffer, first_block, blocks),
+                "grads": shard.arena.range_view(buffer, first_block, blocks),
                 "blocks": shard.block_view(first_block, blocks),
                 "tensors": tensors,
                 "found_inf": found_inf,
@@ -325,7 +325,7 @@ class Layout:
         for shard in self.shards:
             if not any(live[number] for number in shard.numbers.values()):
                 continue
-            for first_block, blocks in shard.arena.windows():
+            for first_block, blocks in shard.arena.binding_ranges():
                 shared = {"tensors": tensors, "scaler": scaler, "found_inf": self._found_inf}
                 self.run_range(shard, cooperative("unscale"), shared, first_block, blocks, -(-blocks * BLOCK // 1024))
 

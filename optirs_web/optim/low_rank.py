@@ -35,7 +35,6 @@ class LowRankLayout(MatrixLayout):
     stacked: ClassVar[tuple[str, ...]] = _MOMENTS
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
         super().__init__(*arguments, **more)
         self.projected: list[AlikeStack] = []
         self._location: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and its position there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..runtime.arena import BLOCKS_PER_WINDOW, blocks_of
+from ..runtime.arena import BLOCKS_PER_RANGE, blocks_of
 from ..runtime.buffer import Buffer, View
 from ..runtime.kernels import cooperative
 from ..wgsl import slot_storage
@@ -40,11 +40,11 @@ def packed_slot(batch: Batch, name: str) -> Packed | None:
     if kind is None:
         return None
     begin = batch.first_byte // (4 * BLOCK)
-    first_block = begin // BLOCKS_PER_WINDOW * BLOCKS_PER_WINDOW
+    first_block = begin // BLOCKS_PER_RANGE * BLOCKS_PER_RANGE
     blocks = begin - first_block + blocks_of(batch.nbytes // 4)
 
     def view(buffer: Buffer) -> View:
-        return batch.shard.arena.window(buffer, first_block, blocks)
+        return batch.shard.arena.range_view(buffer, first_block, blocks)
 
     largest = batch.shard.state.get(slot_storage.largest_name(name))
     firsts = tuple(first + (begin - first_block) * BLOCK for first in batch.firsts)

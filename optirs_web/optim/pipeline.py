@@ -92,7 +92,7 @@ class Pipeline:
     def _tables_for(self, shard: Shard, params: Sequence[Parameter]) -> _Tables:
         device, stages = self.layout.device, self.rule.stages
         has_rows = any(stage.over == "row" for stage in stages)
-        if has_rows and len(list(shard.arena.windows())) > 1:
+        if has_rows and len(list(shard.arena.binding_ranges())) > 1:
             raise UnsupportedError(
                 "transforms of rows need all parameters of an arena in one binding; these are too large for "
                 f"'{device.name}'"
@@ -149,7 +149,7 @@ class Pipeline:
         tables = self._tables[id(shard)]
         views = {name: View.whole(buffer) for name, buffer in tables.rows.items()}
         if KEPT in shard.state:
-            views["kept"] = shard.arena.window(shard.state[KEPT], first, blocks)
+            views["kept"] = shard.arena.range_view(shard.state[KEPT], first, blocks)
         if tables.block_entries is not None:
             views["block_entries"] = View(tables.block_entries, 12 * first, 12 * blocks)
         if tables.row_entries is not None:
@@ -168,7 +168,7 @@ class Pipeline:
         nbytes = 4 * self._words[number]
         for shard in self.layout.shards:
             kernel = TransformMeasureKernel.of(self.rule, shard.flags, number)
-            for first, blocks in shard.arena.windows():
+            for first, blocks in shard.arena.binding_ranges():
                 partials = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
                 views = {**shared, "partials": partials}
                 self.layout.run_range(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..runtime.arena import BLOCKS_PER_WINDOW, Arena, Home, blocks_of
+from ..runtime.arena import BLOCKS_PER_RANGE, Arena, Home, blocks_of
 from ..runtime.buffer import Buffer, View
 from ..runtime.rules import KEPT, Flags, Rule, Stored
 from ..tensors import Parameter
 from ..wgsl import param_storage, slot_storage
 from ..wgsl.shell import BLOCK
-from .arenas import slot_of
+from .arenas import home_of
 from .tables import filled
 
 __all__ = ["Shard", "block_ranges", "shards_of"]
@@ -38,7 +38,7 @@ class Shard:
     def views(self, name: str) -> Iterator[tuple[int, View]]:
         """Yield the number of each tensor and the view of its state of that name."""
         for index, number in self.numbers.items():
-            yield number, self.arena.place(self.state[name], index)
+            yield number, self.arena.tensor_view(self.state[name], index)
 
 
 def shards_of(rule: Rule, params: Sequence[Parameter], flags: Sequence[Flags], stored: Sequence[Stored]) -> list[Shard]:
@@ -52,7 +52,7 @@ def shards_of(rule: Rule, params: Sequence[Parameter], flags: Sequence[Flags], s
     """
     members: dict[tuple[int, Flags, Stored], dict[int, Home]] = {}
     for number, (param, tensor_flags, tensor_stored) in enumerate(zip(params, flags, stored, strict=True)):
-        home = slot_of(param)
+        home = home_of(param)
         members.setdefault((id(home.arena), tensor_flags, tensor_stored), {})[number] = home
     shards: list[Shard] = []
     first_block = 0
@@ -62,7 +62,7 @@ def shards_of(rule: Rule, params: Sequence[Parameter], flags: Sequence[Flags], s
         blocks = filled(arena.device, arena.block_table(numbers, len(params)))
         state = _state_buffers(rule, arena, tensor_flags, tensor_stored)
         shards.append(Shard(arena, tensor_flags, tensor_stored, state, blocks, numbers, first_block))
-        first_block += -(-arena.blocks // BLOCKS_PER_WINDOW) * BLOCKS_PER_WINDOW
+        first_block += -(-arena.blocks // BLOCKS_PER_RANGE) * BLOCKS_PER_RANGE
     return shards
 
 

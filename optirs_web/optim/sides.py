@@ -61,7 +61,6 @@ class SidedLayout(MatrixLayout):
     """The prefixes of "L" and "R" in the names of state."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
         super().__init__(*arguments, **more)
         self.sides: list[Sides] = []
         self._side_of: dict[tuple[int, str], tuple[int, int]] = {}  # index in `sides`, and the position there

@@ -70,7 +70,6 @@ class SparseLayout(Layout):
     _initial: Mapping[int, Mapping[str, float]] = {}
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
         super().__init__(*arguments, **more)
         # Of the current step with gradients of rows: these, their sums, and the tensors with dense gradients.
         self._rows: Rows = {}
@@ -192,11 +191,11 @@ class SparseLayout(Layout):
         }
         if self._pipeline is not None:
             views |= self._pipeline.views_of(shard, 0, arena.blocks)
-        for view, first_row in sums.windows(home.param_view()):
+        for view, first_element in sums.binding_ranges(home.param_view()):
             buffers = {"params": arena.params, **shard.state}
             ranges = {name: _like(view, buffer) for name, buffer in buffers.items()}
             bound = [{**views, **ranges}[binding.name] for binding in kernel.bindings]
-            parameters = (*sums.parameters, first_row, number, arena.firsts[home.index] // BLOCK)
+            parameters = (*sums.parameters, first_element, number, arena.firsts[home.index] // BLOCK)
             self.device.dispatch(kernel, bound, sums.workgroups, parameters)
 
 

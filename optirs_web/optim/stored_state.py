@@ -100,7 +100,7 @@ class StoredState:
 
                 params = contents.get(f"{shard_number}.{PARAM}", memoryview(b""))
                 for index, number in shard.numbers.items():
-                    view = shard.arena.place(shard.arena.params, index)
+                    view = shard.arena.tensor_view(shard.arena.params, index)
                     decode_slots(shard.stored, state[number], _bytes_of(view, params))
         return state
 

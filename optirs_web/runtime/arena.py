@@ -15,11 +15,11 @@ from ..wgsl.shell import BLOCK
 from .buffer import Buffer, View
 from .device import Device
 
-__all__ = ["BLOCKS_PER_WINDOW", "Arena", "Home", "blocks_of", "split_sizes"]
+__all__ = ["BLOCKS_PER_RANGE", "Arena", "Home", "blocks_of", "split_sizes"]
 
 _ITEMSIZE = 4
-BLOCKS_PER_WINDOW = 64
-"""A window begins at a multiple of this many blocks, so that the table's offset is aligned on every device."""
+BLOCKS_PER_RANGE = 64
+"""A binding range begins at a multiple of this number, so that the offset of its table is aligned on every device."""
 
 
 def split_sizes(device: Device, sizes: Sequence[int]) -> list[list[int]]:
@@ -45,15 +45,15 @@ def split_sizes(device: Device, sizes: Sequence[int]) -> list[list[int]]:
 
 
 def blocks_of(size: int) -> int:
-    """The blocks that a tensor of `size` elements takes."""
+    """Return the number of blocks of a tensor of `size` elements."""
     return -(-size // BLOCK)
 
 
 class Arena:
-    """Places for tensors of these sizes (in elements), all float32."""
+    """Memory of tensors of these sizes (in elements), all float32."""
 
     def __init__(self, device: Device, sizes: Sequence[int]) -> None:
-        """Allocate the values; gradients are allocated when first asked for."""
+        """Allocate the values; gradients are allocated when they are first used."""
         self.device = device
         self.sizes = tuple(sizes)
         self.firsts: list[int] = []
@@ -71,10 +71,10 @@ class Arena:
         return self.blocks * BLOCK * _ITEMSIZE
 
     def new_buffer(self, block_bytes: int = BLOCK * _ITEMSIZE) -> Buffer:
-        """A zeroed buffer laid out like the arena: for gradients, and for a slot of optimizer state.
+        """Return a buffer of zeros with the blocks of the arena: for gradients, and for a slot of optimizer state.
 
         Args:
-            block_bytes: what a block has in it.
+            block_bytes: the bytes of a block.
         """
         return self.device.allocate_zeroed(self.blocks * block_bytes)
 
@@ -85,8 +85,8 @@ class Arena:
             self._grads = self.new_buffer()
         return self._grads
 
-    def place(self, buffer: Buffer, index: int) -> View:
-        """Where a tensor lies in a buffer of the arena."""
+    def tensor_view(self, buffer: Buffer, index: int) -> View:
+        """Return the view of a tensor in a buffer of the arena."""
         block_bytes = buffer.nbytes // self.blocks
         if block_bytes < BLOCK:  # an entry for each block
             nbytes = blocks_of(self.sizes[index]) * block_bytes
@@ -95,7 +95,7 @@ class Arena:
         return View(buffer, self.firsts[index] // BLOCK * block_bytes, nbytes)
 
     def block_table(self, numbers: Mapping[int, int], absent: int) -> array[int]:
-        """For each block the number of its tensor (`absent` if it has none), and how many elements are the tensor's."""
+        """Return for each block the number of its tensor (`absent` if it has none), and of the elements that it has."""
         table = array("I")
         for index, size in enumerate(self.sizes):
             number = numbers.get(index, absent)
@@ -104,30 +104,30 @@ class Arena:
         table.extend([absent, 0] * (self.blocks - len(table) // 2))
         return table
 
-    def windows(self) -> Iterator[tuple[int, int]]:
-        """First block and number of blocks of each part that a kernel can see at once."""
+    def binding_ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield the first block and the number of blocks of each part that a kernel can bind."""
         limit = self.device.capabilities.max_binding_bytes // (BLOCK * _ITEMSIZE)
-        limit = max(BLOCKS_PER_WINDOW, limit // BLOCKS_PER_WINDOW * BLOCKS_PER_WINDOW)
-        for first in range(0, self.blocks, limit):
-            yield first, min(limit, self.blocks - first)
+        limit = max(BLOCKS_PER_RANGE, limit // BLOCKS_PER_RANGE * BLOCKS_PER_RANGE)
+        for first_block in range(0, self.blocks, limit):
+            yield first_block, min(limit, self.blocks - first_block)
 
-    def window(self, buffer: Buffer, first: int, blocks: int) -> View:
-        """That part of a buffer of the arena."""
+    def range_view(self, buffer: Buffer, first_block: int, blocks: int) -> View:
+        """Return the view of these blocks of a buffer of the arena."""
         block_bytes = buffer.nbytes // self.blocks
-        return View(buffer, first * block_bytes, blocks * block_bytes)
+        return View(buffer, first_block * block_bytes, blocks * block_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The place of one parameter."""
+    """The memory of a parameter: an arena, and the index of the parameter in it."""
 
     arena: Arena
     index: int
 
     def param_view(self) -> View:
-        """Where its values lie."""
-        return self.arena.place(self.arena.params, self.index)
+        """Return the view of the values."""
+        return self.arena.tensor_view(self.arena.params, self.index)
 
     def grad_view(self) -> View:
-        """Where its gradient lies."""
-        return self.arena.place(self.arena.grads, self.index)
+        """Return the view of the gradient."""
+        return self.arena.tensor_view(self.arena.grads, self.index)
