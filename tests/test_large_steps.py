@@ -148,6 +148,28 @@ def test_what_is_cheap_is_computed_again_where_memory_is_scarce(open_device):
     assert step.program.nbytes < 0.7 * kept.program.nbytes
 
 
+def test_rows_of_an_embedding_are_taken_again_where_memory_is_scarce(open_device):
+    def deep(codes, table, positions, w):
+        """The rows are needed first and last."""
+        made, rows = [], ow.nn.functional.embedding(codes, table) + positions
+        x = rows
+        for _ in range(12):
+            made.append(x @ w)
+            x = made[-1]
+        for product in reversed(made):
+            x = (x @ w) * product
+        return x * rows
+
+    codes = np.arange(128, dtype=np.int32) % 7
+    inputs = [codes, *(array / 10 for array in arrays((7, 128), (128, 128), (128, 128)))]
+    step = ow.compile(deep, device=open_device("cpu"))
+    np.testing.assert_array_equal(
+        step(*inputs).numpy(), deep(*(ow.tensor(input_, device="cpu") for input_ in inputs)).numpy()
+    )
+    assert names(step).count("gather") == 2
+    assert step.program.nbytes <= (12 + 2) * 4 * 128 * 128 + 1024
+
+
 ROWS, WIDTH = 256, 64
 
 

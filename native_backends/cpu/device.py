@@ -12,6 +12,7 @@ from ...runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuff
 from ...runtime.stats import Stats
 from ...runtime.timing import HOST_CLOCK, Timed, Work
 from ..steps import Recorded, Step, each, work_of
+from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ...runtime.kernels import Kernel
@@ -49,7 +50,9 @@ class CpuBackend(Backend):
             max_workgroups=_UNLIMITED,
             features=frozenset(),
             parts="free",
+            blocked_products=True,
         )
+        self._workspace = Workspace()
         self._compiled: set[Kernel] = set()
         # OpenBLAS ends the process where it finds no memory for its buffer, which it takes at the first such product.
         np.ones((8, 1024), np.float32) @ np.ones(1024, np.float32)
@@ -93,7 +96,13 @@ class CpuBackend(Backend):
             self._compiled.add(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
-        return Step(self.call_of(kernel, arrays, parameters), kernel, buffers, parameters, grid)
+        from .products import BlockedProductKernel, bind_product  # see `call_of`
+
+        if isinstance(kernel, BlockedProductKernel):
+            call = bind_product(kernel, arrays, parameters, self.call_of, self._workspace)
+        else:
+            call = self.call_of(kernel, arrays, parameters)
+        return Step(call, kernel, buffers, parameters, grid)
 
     def call_of(self, kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]], parameters: bytes) -> Callable[[], None]:
         """Return a call that runs the kernel over these bytes."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from ..runtime.blocked_products import BlockedProductKernel
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, GeneratedKernel, Kernel
 from ..runtime.packed_kernels import PackedKernel
@@ -73,7 +74,7 @@ def _read_and_written(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]
     only_written: set[str] = set()
     if kernel.overwrites:
         only_written = set(written)
-    elif not isinstance(kernel, GeneratedKernel):
+    elif not isinstance(kernel, GeneratedKernel | BlockedProductKernel):
         only_written = set(written) - _read_in(kernel.module)
     return tuple(binding.name for binding in kernel.bindings if binding.name not in only_written), written
 
@@ -162,6 +163,13 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
             operations = _COUNTS[base.name](values, sizes, written)
             elements = written // 4 if hook.function == "stored" else operations  # loaded elements are added once each
             return operations + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
+        case BlockedProductKernel(base=base, before=before, after=after, layout=layout):
+            operations = _COUNTS[base.name](values, sizes, written)
+            for functions, elements in ((before, layout.rows * layout.width), (after, written // 4)):
+                if functions is not None:
+                    names = tuple(step.function for step in functions.fused.steps)
+                    operations += elements * _per_element(functions, names)
+            return operations
     return None
 
 

@@ -143,6 +143,7 @@ class Capabilities:
         largest_subgroup: invocations of the largest subgroups; 0 if `matrices` is empty.
         parts: how compiled steps use parts of a buffer: "free"; "apart" where no command may read one part and write
             another, as in WebGPU; "none" where what writes a part replaces the buffer, as in XLA.
+        blocked_products: map functions compute an operand of a product block by block; see the module of that name.
     """
 
     max_buffer_bytes: int
@@ -161,6 +162,7 @@ class Capabilities:
     matrices: tuple[MatrixShape, ...] = ()
     largest_subgroup: int = 0
     parts: Literal["free", "apart", "none"] = "apart"
+    blocked_products: bool = False
 
     def grid(self, workgroups: int) -> tuple[int, int, int]:
         """Return a grid of at least so many workgroups, in as few rows as one dimension allows."""

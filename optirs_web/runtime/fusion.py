@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ..wgsl.fused_shell import Hook
 from .backend import Capabilities
+from .blocked_products import Layout, can_follow, layout_of
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS
 from .fusion_nodes import Node, Nodes, view_of
@@ -27,6 +28,9 @@ _CHEAP = 80
 """Operations for each element that are rather done again than kept."""
 
 _LARGEST_COPIED = 4
+
+_OPERANDS = ("a", "b")
+"""The bindings of products."""
 
 _LARGE = 1 << 24
 """Bytes that a step reads and writes from which on more is done: see `large_steps`."""
@@ -72,6 +76,8 @@ class _Fusion:
             return False
         keeps = self._has_to_keep(producer.map, at, first)
         if keeps is None or (keeps and producer.map.is_constant) or not self.nodes.can_move(first, at, writes=keeps):
+            return False
+        if keeps and self._is_computed_by_reader(at):
             return False
         output = next(place for place, output in enumerate(producer.map.outputs) if output.view == view)
         is_last = keeps or not self.nodes.others(view.buffer, first, at)
@@ -131,7 +137,7 @@ class _Fusion:
         hook = HOOKS.get(kernel.name, {}).get("stored") if isinstance(kernel, CooperativeKernel) else None
         if (
             hook is None
-            or producer.before is not None
+            or (producer.before is not None and producer.layout is None)
             or producer.map is not None
             or kernel.name in self.nodes.replaced
         ):
@@ -140,6 +146,10 @@ class _Fusion:
             return False
         is_kept = bool(self.nodes.others(view.buffer, first, at)) or not self.nodes.is_temporary(view.buffer)
         after = _followed(producer, hook, consumer, number, is_kept=is_kept)
+        if is_kept and self._is_computed_by_reader(at):
+            return False
+        if after is not None and producer.layout is not None and not can_follow(producer.layout, after):
+            return False
         if after is None or not self.nodes.can_move(first, at, writes=is_kept or len(producer.writes) > 1):
             return False
         bound = len(producer.recorded.views) - 1
@@ -150,10 +160,11 @@ class _Fusion:
             or used & {output.view.buffer for output in after.outputs}
         ):
             return False
-        recorded = producer.recorded
+        recorded, before, layout = producer.recorded, producer.before, producer.layout
 
         def change(node: Node) -> None:
             node.recorded, node.map, node.after = recorded, None, after
+            node.before, node.layout = before, layout
 
         self.nodes.remove(first)
         self.nodes.replace(at, change)
@@ -161,35 +172,65 @@ class _Fusion:
 
     def _fuse_before(self, at: int) -> None:
         """Compute what a cooperative kernel works on in the kernel itself."""
-        node = self.nodes[at]
-        launch = node.recorded
+        launch = self.nodes[at].recorded
         if not isinstance(launch, Launch) or not isinstance(launch.kernel, CooperativeKernel):
             return
         hook = HOOKS.get(launch.kernel.name, {}).get("loaded")
-        if hook is None:
-            return
-        view = view_of(launch, hook.binding)
+        bindings = _OPERANDS if self._is_product(launch) else () if hook is None else (hook.binding,)
+        any(self._load(at, launch, binding) for binding in bindings)
+
+    def _is_product(self, launch: Launch) -> bool:
+        """Return whether an operand of the launch may be computed block by block."""
+        is_matmul = isinstance(launch.kernel, CooperativeKernel) and launch.kernel.name == "matmul"
+        return is_matmul and self.nodes.blocked_products
+
+    def _load(self, at: int, launch: Launch, binding: str) -> bool:
+        """Compute what a kernel reads at a binding as it is read."""
+        view = view_of(launch, binding)
         first = self.nodes.producer(view, before=at)
         producer = self.nodes[first] if first is not None else None
         if first is None or producer is None or producer.map is None:
-            return
-        keeps = self._has_to_keep(producer.map, at, first)
+            return False
+        expression, layout = producer.map, None
+        if binding in _OPERANDS:
+            layout = _layout(launch, binding, expression)
+            if layout is None:
+                return False
+        keeps = self._has_to_keep(expression, at, first)
         if keeps or keeps is None or not self.nodes.can_move(first, at, writes=False):
-            return
-        written = {view.buffer for view in node.writes}
-        if not self.nodes.fits(producer.map, len(launch.views) - 2) or written & {
-            tensor.view.buffer for tensor in producer.map.tensors
+            return False
+        written = {view.buffer for view in self.nodes[at].writes}
+        if not self.nodes.fits(expression, len(launch.views) - 2) or written & {
+            tensor.view.buffer for tensor in expression.tensors
         }:
-            return
-        expression = producer.map
+            return False
         is_last = not self.nodes.others(view.buffer, first, at)
 
         def change(node: Node) -> None:
-            node.before = (hook.binding, expression)
+            node.before, node.layout = (binding, expression), layout
 
         if is_last:
             self.nodes.remove(first)
         self.nodes.replace(at, change)
+        return True
+
+    def _is_computed_by_reader(self, at: int) -> bool:
+        """Return whether one product reads the results of a node of map functions, and can compute them itself."""
+        expression = self.nodes[at].map
+        if expression is None or len(expression.outputs) != 1:
+            return False
+        view = expression.outputs[0].view
+        readers = self.nodes.others(view.buffer, at)
+        if len(readers) != 1 or not self.nodes.is_temporary(view.buffer):
+            return False
+        (reader,) = readers
+        launch = self.nodes[reader].recorded
+        return (
+            isinstance(launch, Launch)
+            and self._is_product(launch)
+            and self.nodes.can_move(at, reader, writes=False)
+            and any(view_of(launch, binding) == view and _layout(launch, binding, expression) for binding in _OPERANDS)
+        )
 
     # Copies, and what nobody needs.
 
@@ -257,6 +298,15 @@ def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_k
         if is_kept:
             after = after._replace(outputs=(*after.outputs, Output(view, "f32", ("value", 0))))
     return after if after.outputs[0].type == "f32" else None
+
+
+def _layout(launch: Launch, binding: str, expression: Mapped) -> Layout | None:
+    """Return the blocks in which an operand of a product is computed; None where it is not."""
+    result, other = expression.outputs[0], view_of(launch, "b" if binding == "a" else "a")
+    reads_old = any(kind == "old" for step in expression.steps for kind, _ in step.arguments)
+    if other.buffer is result.view.buffer or result.type != "f32" or reads_old:
+        return None
+    return layout_of(launch, binding, expression)
 
 
 def stays(launch: Launch) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .backend import Capabilities
+from .blocked_products import Layout, blocked_product
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS, fused_kernel
 from .kernels import CooperativeKernel
@@ -25,6 +26,7 @@ class Node:
     recorded: Recorded
     map: Mapped | None = None  # the whole of it is map functions
     before: tuple[str, Mapped] | None = None  # what comes before it, in place of a binding
+    layout: Layout | None = None  # of the operand of a product that `before` computes
     after: Mapped | None = None  # what follows it
     is_changed: bool = False
     reads: list[View] = field(default_factory=list)
@@ -49,6 +51,14 @@ class Node:
             self.writes = [output.view for output in self.after.outputs]
             kinds = {kind for step in self.after.steps for kind, _ in step.arguments}
             self.reads += self.writes if "old" in kinds else []
+
+    @property
+    def kernel_reads(self) -> list[View]:
+        """The views that are read before the functions that follow the kernel."""
+        if self.map is not None:
+            return []
+        tensors = self.before[1].tensors if self.before is not None else ()
+        return [*self.recorded.reads, *(tensor.view for tensor in tensors)]
 
     def redirect(self, source: View, target: View) -> None:
         """Write the target where the source was written."""
@@ -78,6 +88,8 @@ class Node:
             return relaunched(self.map, launch.grid)
         if self.after is None and self.before is None:
             return launch
+        if self.layout is not None and self.before is not None:
+            return blocked_product(launch, *self.before, self.after, self.layout)
         kernel = launch.kernel
         assert isinstance(kernel, CooperativeKernel)
         views = {binding.name: view for binding, view in zip(kernel.bindings, launch.views, strict=True)}
@@ -111,6 +123,7 @@ class Nodes:
         self.most_buffers = capabilities.max_storage_buffers
         self.alignment = capabilities.offset_alignment
         self.replaced = capabilities.replaced
+        self.blocked_products = capabilities.blocked_products
         self.readers: defaultdict[Buffer, set[int]] = defaultdict(set)
         self.writers: defaultdict[Buffer, set[int]] = defaultdict(set)
         for command in recorded:

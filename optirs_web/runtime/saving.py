@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
@@ -18,7 +17,7 @@ from .uses import Uses, renamed
 __all__ = ["recomputed", "written_over"]
 
 _CHEAP = 200
-"""Operations for each element up to which a value is recomputed rather than kept where memory is scarce."""
+"""Operations for each element, by all launches, up to which a value is recomputed where memory is scarce."""
 
 _SMALL = 1 << 16
 """Bytes below which a value is kept."""
@@ -38,8 +37,9 @@ def recomputed(
 ) -> list[Recorded]:
     """Return the launches, with cheap ones repeated whose results would be kept unread while memory is scarce.
 
-    Each is repeated just before the result is read again, and only where its operands still hold their values then, so
-    that no other buffer is kept for longer.
+    Each is repeated just before the result is read again, and only where its operands still hold their values then, or
+    are cheap in their turn, so that no other buffer is kept for longer. The last ones come first, since what is
+    repeated may be read later than before.
 
     Args:
         recorded: launches and copies, in order.
@@ -50,30 +50,83 @@ def recomputed(
     uses = Uses(recorded)
     held = uses.held(is_temporary, len(recorded))
     scarce = [*accumulate((bytes_ >= _SCARCE * max(held) for bytes_ in held), initial=0)]
-    result = [*recorded]
-    inserted: defaultdict[int, list[Recorded]] = defaultdict(list)
-    for at, launch in enumerate(recorded):
-        if not isinstance(launch, Launch):
-            continue
-        again = _normalized(launch, capabilities) if launch.kernel.name == "layer_norm" else launch
-        expression = mapped(again)
-        if expression is None or cost_of(expression) > _CHEAP:
-            continue
-        kept = again.views[-1].buffer
-        if uses.writers[kept] != [at] or not is_temporary(kept) or kept.nbytes < _SMALL:
+    result = [[launch] for launch in recorded]
+    for at in reversed(range(len(recorded))):
+        written = recorded[at].writes
+        kept = written[-1].buffer if written else None
+        if kept is None or uses.writers[kept] != [at] or not is_temporary(kept) or kept.nbytes < _SMALL:
             continue
         pauses = [(later - earlier, earlier, later) for earlier, later in pairwise([at, *uses.readers[kept]])]
         length, begins, ends = max(pauses, default=(0, at, at))
         if length < _PAUSE or scarce[begins + 1] == scarce[ends]:
             continue
-        if not all(_is_there(tensor.view, at, ends, uses, is_temporary) for tensor in expression.tensors):
+        again = _Again(recorded, uses, is_temporary, capabilities, allocate, ends)
+        if not again.repeat(at, kept):
             continue
-        names = {kept: allocate(kept.nbytes)}
-        for reader in uses.readers[kept]:
-            if reader >= ends:
-                result[reader] = renamed(result[reader], names)
-        inserted[ends].append(renamed(again, names))
-    return [launch for at, reader in enumerate(result) for launch in (*inserted[at], reader)]
+        for reader in {reader for name in again.names for reader in uses.readers[name] if reader >= ends}:
+            result[reader] = [renamed(launch, again.names) for launch in result[reader]]
+        result[ends] = [*again.launches, *result[ends]]
+        uses.repeat(again.launches, kept, ends)
+    return [launch for launches in result for launch in launches]
+
+
+class _Again:
+    """Cheap launches that are repeated before another, so that a value need not be kept until then.
+
+    Attributes:
+        launches: in order.
+        names: for each result the buffer of the repeated value.
+    """
+
+    def __init__(
+        self,
+        recorded: Sequence[Recorded],
+        uses: Uses,
+        is_temporary: Callable[[Buffer], bool],
+        capabilities: Capabilities,
+        allocate: Callable[[int], Buffer],
+        late: int,
+    ) -> None:
+        self.launches: list[Recorded] = []
+        self.names: dict[Buffer, Buffer] = {}
+        self._cost = 0
+        self._recorded, self._uses, self._late = recorded, uses, late
+        self._is_temporary, self._capabilities, self._allocate = is_temporary, capabilities, allocate
+
+    def repeat(self, at: int, kept: Buffer) -> bool:
+        """Repeat the launch with that index for its result, after those of its operands that are not there any more.
+
+        Returns:
+            False if that is not cheap.
+        """
+        launch = self._recorded[at]
+        again = _for_result(launch, self._capabilities) if isinstance(launch, Launch) else None
+        if again is None or again.views[-1].buffer is not kept:
+            return False
+        expression = mapped(again)
+        self._cost += 1 if expression is None else cost_of(expression)
+        if self._cost > _CHEAP:
+            return False
+        for view in again.views[:-1]:
+            if view.buffer not in self.names and not self._is_there(view, at):
+                producer = self._uses.writer(view, at)
+                if producer is None or not self.repeat(producer, view.buffer):
+                    return False
+        self.names[kept] = self._allocate(kept.nbytes)
+        self.launches.append(renamed(again, self.names))
+        return True
+
+    def _is_there(self, view: View, at: int) -> bool:
+        """Return whether the view has the same values as at `at`, and is kept until then anyway."""
+        is_kept = not self._is_temporary(view.buffer) or max(self._uses.readers[view.buffer]) >= self._late
+        return is_kept and not any(at < writer < self._late for writer in self._uses.writers[view.buffer])
+
+
+def _for_result(launch: Launch, capabilities: Capabilities) -> Launch | None:
+    """Return a launch for the last result alone, of map functions, rows of a table or normalized rows; or None."""
+    if launch.kernel.name == "layer_norm":
+        return _normalized(launch, capabilities)
+    return launch if launch.kernel.name == "gather" or mapped(launch) is not None else None
 
 
 def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
@@ -96,12 +149,6 @@ def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
     output = Output(result, "f32", ("step", len(steps) - 1))
     grid = capabilities.grid(-(-rows * columns // ELEMENTWISE_PER_WORKGROUP))
     return relaunched(Mapped((rows, columns), steps, tuple(tensors), (), (output,)), grid)
-
-
-def _is_there(view: View, at: int, late: int, uses: Uses, is_temporary: Callable[[Buffer], bool]) -> bool:
-    """Return whether the view has the same values at `late` as at `at`, and is kept until then anyway."""
-    is_kept = not is_temporary(view.buffer) or max(uses.readers[view.buffer]) >= late
-    return is_kept and not any(at < writer < late for writer in uses.writers[view.buffer])
 
 
 def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:
@@ -142,7 +189,7 @@ def _replaceable(nodes: Nodes, at: int, node: Node, expression: Mapped, output: 
     target = output.view
     if not nodes.is_temporary(target.buffer) or nodes.writers[target.buffer] != {at} or not _is_whole(target):
         return None
-    others = [] if node.map is not None else node.recorded.reads
+    others = node.kernel_reads
     for number, tensor in enumerate(expression.tensors):
         buffer = tensor.view.buffer
         if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -23,6 +24,16 @@ class Uses:
                 self.readers[view.buffer].append(at)
             for view in one.writes:
                 self.writers[view.buffer].append(at)
+
+    def repeat(self, launches: Sequence[Recorded], kept: Buffer, at: int) -> None:
+        """Enter launches before index `at`, by which nobody reads a buffer that was kept from there on.
+
+        What they write is left out: nobody repeats it once more.
+        """
+        self.readers[kept] = [reader for reader in self.readers[kept] if reader < at]
+        for launch in launches:
+            for view in launch.reads:
+                insort(self.readers[view.buffer], at)
 
     def held(self, is_temporary: Callable[[Buffer], bool], count: int) -> list[int]:
         """Bytes needed at each place for what is between."""

@@ -1,0 +1,195 @@
+"""Products of which map functions compute an operand block by block, for devices on which a library multiplies.
+
+Neither the operand nor the product before what follows it is ever in memory as a whole. Shaders compute an operand once
+for each tile that reads it, so devices with shaders keep it instead.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from ..errors import UnsupportedError
+from ..wgsl import syntax
+from ..wgsl.fused_shell import Argument, Fused
+from .buffer import View
+from .fused_kernels import FusedMapKernel, fused_map_kernel
+from .kernels import Binding, CooperativeKernel, Kernel
+from .launches import Launch
+from .mapped import Mapped, StridedView, fused_of, row_major
+
+__all__ = ["BlockedProductKernel", "Layout", "blocked_product", "can_follow", "layout_of"]
+
+_LEAST, _BLOCK = 1 << 15, 1 << 16
+"""Elements of an operand that is worth it, and of a block, which stay in a processor's cache."""
+
+_SMALL, _LEAST_ROWS, _LEAST_ROWS_OF_LARGE = 1 << 16, 128, 1024
+"""Rows of a block, at least: where what it is multiplied by, or added to, has at most `_SMALL` elements, or not."""
+
+_LEAST_BLOCKS, _MOST_BLOCKS = 4, 64
+"""With fewer the blocks would take about the memory that the operand does; more take longer to bind."""
+
+
+class Layout(NamedTuple):
+    """A contiguous operand of a product as blocks of rows of its buffer.
+
+    Attributes:
+        rows: of the buffer.
+        width: elements of a row.
+        block: rows of a block.
+        adds: the rows are the inner axis, so that products of blocks are added.
+    """
+
+    rows: int
+    width: int
+    block: int
+    adds: bool
+
+
+def layout_of(launch: Launch, operand: str, before: Mapped) -> Layout | None:
+    """Return the blocks in which map functions can compute an operand; None where they cannot.
+
+    Args:
+        launch: of the kernel `matmul`.
+        operand: "a" or "b".
+        before: the functions.
+    """
+    values = dict(zip((name for name, _ in launch.kernel.parameters), map(int, launch.parameters), strict=True))
+    rows, columns, inner = values["rows"], values["columns"], values["inner"]
+    across, stride = (rows, "row_stride") if operand == "a" else (columns, "column_stride")
+    strides = values[f"{operand}_{stride}"], values[f"{operand}_inner_stride"]
+    is_whole = before.size == across * inner and values[f"{operand}_start"] == 0
+    if before.size < _LEAST or launch.views[-1].nbytes != 4 * rows * columns or not is_whole or _uses_index(before):
+        return None
+    if strides == (1, across):
+        count, width, adds, again = inner, across, True, rows * columns
+    elif strides == (inner, 1) and operand == "a":
+        count, width, adds, again = rows, inner, False, inner * columns
+    else:
+        return None
+    most = min(_BLOCK // width, count // _LEAST_BLOCKS)
+    least = max(_LEAST_ROWS if again <= _SMALL else _LEAST_ROWS_OF_LARGE, -(-count // _MOST_BLOCKS))
+    unit = _row_of(before)
+    step = unit // math.gcd(unit, width)  # so that a block ends where an index of the functions' first axis does
+    block = max(most // step, -(-least // step)) * step
+    return Layout(count, width, block, adds) if count >= _LEAST_BLOCKS * block else None
+
+
+def _row_of(expression: Mapped) -> int:
+    """Return the elements for an index of the first axis of the kernel that is generated for an expression."""
+    fused, parameters = fused_of(expression)
+    return math.prod(map(int, parameters[1 : fused.rank]))
+
+
+def can_follow(layout: Layout, after: Mapped) -> bool:
+    """Return whether map functions can compute their part of a product for each block."""
+    columns = after.size // layout.rows
+    return not layout.adds and not _uses_index(after) and layout.block * columns % _row_of(after) == 0
+
+
+def _uses_index(expression: Mapped) -> bool:
+    """Return whether functions are given the index of an element, which a block does not know."""
+    return any(kind == "index" for step in expression.steps for kind, _ in step.arguments)
+
+
+class BlockedProductKernel(Kernel):
+    """A product with map functions before an operand, and perhaps after it. There is no shader of it.
+
+    Attributes:
+        base: the kernel `matmul`.
+        operand: "a" or "b".
+        before: what computes the operand.
+        after: what takes the product, as its last tensor; None if nothing does.
+        layout: the blocks.
+    """
+
+    def __init__(
+        self,
+        base: CooperativeKernel,
+        operand: str,
+        before: FusedMapKernel,
+        after: FusedMapKernel | None,
+        layout: Layout,
+    ) -> None:
+        """Use `blocked_product`, which makes each kernel once."""
+        self.base = base
+        self.operand = operand
+        self.before = before
+        self.after = after
+        self.layout = layout
+        self.name = "+".join(kernel.name for kernel in (before, base, after) if kernel is not None)
+        self.overwrites = after is None or after.overwrites
+
+    @property
+    def module(self) -> syntax.Module:
+        """There is none."""
+        raise UnsupportedError(f"'{self.name}' runs where a library multiplies, and has no shader")
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The tensors of `before`, the other operand, the tensors of `after`, and the results."""
+        *operands, result = self.base.bindings
+        others = [binding for binding in operands if binding.name != self.operand]
+        before = [_prefixed("before", binding) for binding in self.before.bindings[:-1]]
+        if self.after is None:
+            return (*before, *others, result)
+        count = len(self.after.fused.tensor_types)
+        after = [_prefixed("after", binding) for binding in self.after.bindings]
+        return (*before, *others, *after[: count - 1], *after[count:])
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Those of the product, then those of the map functions."""
+        before = [(f"before_{name}", type_) for name, type_ in self.before.parameters]
+        after = [(f"after_{name}", type_) for name, type_ in self.after.parameters] if self.after is not None else []
+        return (*self.base.parameters, *before, *after)
+
+
+def _prefixed(prefix: str, binding: Binding) -> Binding:
+    return binding._replace(name=f"{prefix}_{binding.name}")
+
+
+@cache
+def _kernel(
+    base: CooperativeKernel, operand: str, before: Fused, after: Fused | None, layout: Layout
+) -> BlockedProductKernel:
+    following = None if after is None else fused_map_kernel(after)
+    return BlockedProductKernel(base, operand, fused_map_kernel(before), following, layout)
+
+
+def blocked_product(launch: Launch, operand: str, before: Mapped, after: Mapped | None, layout: Layout) -> Launch:
+    """Return a launch that does all of it.
+
+    Args:
+        launch: of the kernel `matmul`.
+        operand: "a" or "b".
+        before: computes the operand.
+        after: what follows the product, which is its "value"; None for nothing.
+        layout: the blocks.
+    """
+    kernel, (*operands, result) = launch.kernel, launch.views
+    assert isinstance(kernel, CooperativeKernel)
+    fused_before, parameters = fused_of(before)
+    parameters = [*launch.parameters, before.size, *parameters]
+    views = [*(tensor.view for tensor in before.tensors), operands[1 if operand == "a" else 0]]
+    if after is None:
+        made = _kernel(kernel, operand, fused_before, None, layout)
+        return Launch(made, (*views, result), launch.grid, tuple(parameters))
+    fused_after, following = fused_of(_with_product(after, result))
+    made = _kernel(kernel, operand, fused_before, fused_after, layout)
+    views += [*(tensor.view for tensor in after.tensors), *(output.view for output in after.outputs)]
+    return Launch(made, tuple(views), launch.grid, (*parameters, after.size, *following))
+
+
+def _with_product(after: Mapped, product: View) -> Mapped:
+    """Return the expression with the product as its last tensor instead of the value of a hook."""
+    number = len(after.tensors)
+
+    def moved(argument: Argument) -> Argument:
+        return ("tensor", number) if argument[0] == "value" else argument
+
+    steps = tuple(step._replace(arguments=tuple(map(moved, step.arguments))) for step in after.steps)
+    outputs = tuple(output._replace(value=moved(output.value)) for output in after.outputs)
+    tensors = (*after.tensors, StridedView(product, "f32", 0, row_major(after.dims)))
+    return after._replace(steps=steps, outputs=outputs, tensors=tensors)
