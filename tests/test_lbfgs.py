@@ -277,4 +277,7 @@ def test_a_state_that_does_not_fit_changes_nothing(device):
         damaged = {**saved, "state": {0: {key: value for key, value in saved["state"][0].items() if key != name}}}
         with pytest.raises(CheckpointError, match="not a state of LBFGS"):
             optimizer.load_state_dict(damaged)
+    for name in ("old_dirs", "old_stps"):
+        with pytest.raises(CheckpointError, match="not a state of LBFGS"):
+            optimizer.load_state_dict({**saved, "state": {0: {**saved["state"][0], name: 1.0}}})
     assert counts(optimizer) == before

@@ -410,6 +410,29 @@ def test_betas_that_are_none_are_refused_in_words(betas, message):
         ow.optim.Adam([ow.Parameter([1.0], device="cpu")], betas=inputs)
 
 
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (lambda p: {p}, "pass a list, not a set"),
+        (lambda p: [{"params": {p}}], "pass a list, not a set"),
+        (lambda p: [{"params": [p], 5: 1}], "must be a string, not 5"),
+        (lambda p: [{"params": [p], "param_names": 5}], "param_names must be strings, not 5"),
+        (lambda p: [{"params": [p], "param_names": [[1]]}], "param_names must be strings"),
+    ],
+)
+def test_groups_of_another_kind_are_refused_by_what_is_wrong(groups, message):
+    with pytest.raises(TypeError, match=message):
+        ow.optim.Adam(groups(ow.Parameter([1.0], device="cpu")))
+
+
+@pytest.mark.parametrize("changed", [(1, 2), ((), None), [(), {}]], ids=str)
+def test_a_hook_before_a_step_returns_arguments_or_none(changed):
+    optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")])
+    optimizer.register_step_pre_hook(lambda *_: changed)
+    with pytest.raises(TypeError, match=r"must return None or \(args, kwargs\)"):
+        optimizer.step(grads=[[1.0]])
+
+
 def test_adagrad_has_one_initial_value_for_all_groups():
     groups = [
         {"params": [ow.Parameter([1.0], device="cpu")], "initial_accumulator_value": value} for value in (1.0, 4.0)

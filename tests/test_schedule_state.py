@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -189,3 +190,34 @@ def test_milestones_come_through_json(is_part):
         first.step(), second.step()
         assert first.get_last_lr() == second.get_last_lr()
     assert first.get_last_lr() == [0.125]
+
+
+SCHEDULERS = {
+    "StepLR": lambda optimizer: lr_scheduler.StepLR(optimizer, 2),
+    "OneCycleLR": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10),
+    "SequentialLR": lambda optimizer: lr_scheduler.SequentialLR(
+        optimizer, [lr_scheduler.ConstantLR(optimizer), lr_scheduler.ExponentialLR(optimizer, 0.9)], [3]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_an_optimizer_and_its_scheduler_continue_after_pickle(device, name):
+    optimizer = ow.optim.AdamW([ow.Parameter([1.0, 2.0], device=device)], lr=0.1)
+    pairs = [(optimizer, SCHEDULERS[name](optimizer))]
+
+    def train():
+        for trained, scheduler in pairs:
+            trained.step(grads=[[1.0, 1.0]])
+            scheduler.step()
+
+    train()
+    pairs.append(pickle.loads(pickle.dumps(pairs[0])))
+    for _ in range(4):
+        train()
+    rates, values = zip(
+        *((trained.param_groups[0]["lr"], trained.param_groups[0]["params"][0].tolist()) for trained, _ in pairs),
+        strict=True,
+    )
+    assert rates[0] == rates[1]
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-6)  # the host computes the options of the copy

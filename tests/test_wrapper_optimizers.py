@@ -10,7 +10,7 @@ from processes import run_python
 from test_optimizer_convergence import PROBLEMS
 
 import optirs_web as ow
-from optirs_web.errors import CheckpointError, ShapeError, UnsupportedError
+from optirs_web.errors import CheckpointError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 
 
 def test_wrappers_refuse_what_is_no_optimizer_of_their_kind():
@@ -35,6 +35,28 @@ OUTER = {
     "SAM": ow.optim.SAM,
     "Reptile": lambda one: ow.optim.Reptile(one, inner_steps=2),
 }
+
+
+def test_a_group_that_had_no_memory_is_taken_up_later(device):
+    params = [ow.Parameter(np.ones(size, np.float32), device=device) for size in (3000, 2000)]
+    grads = [np.ones(param.size, np.float32) for param in params]
+    optimizer = ow.optim.Lookahead(ow.optim.Adam(params[:1], lr=0.01))
+    optimizer.step(grads=grads[:1])
+    for room in range(0, 200_000, 1000):
+        ow.empty_cache()
+        device.set_memory_limit(device.memory_stats().live_bytes + room)
+        try:
+            optimizer.add_param_group({"params": params[1:]})
+        except OutOfDeviceMemoryError:
+            if len(optimizer.param_groups) == 2:  # the inner optimizer had memory, this one had not
+                break
+        finally:
+            device.set_memory_limit(None)
+        if len(optimizer.param_groups) == 2:
+            break
+    for _ in range(6):
+        optimizer.step(grads=grads)
+    assert sorted(optimizer.state_dict()["state"][1]) == sorted(optimizer.state_dict()["state"][0])
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
             program.elsewhere = next(device for device in devices if device is not program.device)
         names = " and ".join(device.name for device in devices)
         raise ShapeError(
-            f"{operation} got tensors on {names}; move them to one device: tensor(x, device=...) copies, "
+            f"{operation} got tensors on {names}; move them to one device: x.to(device) copies, "
             "and compile(step, device=...) places a step's arrays"
         )
 

@@ -75,6 +75,9 @@ class Schedule:
             names.get(part, part) if isinstance(part, str) else f"{constant}{next(numbers)}" for part in self.parts
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schedule, (self.parts, self.is_noisy)  # its function on the host has no name to be pickled by
+
     @cached_property
     def _function(self) -> Callable[..., float]:
         return _on_host(self.text(), len(self.constants))

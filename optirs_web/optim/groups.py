@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Protocol
 
-from ..errors import UnsupportedError
+from ..errors import UnsupportedError, quoted
 from ..ops.launch import need_one_device
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor
@@ -21,6 +21,7 @@ __all__ = [
     "check_rate",
     "on_host",
     "option_error",
+    "ordered",
     "read_groups",
     "takes_option",
 ]
@@ -59,6 +60,8 @@ def read_groups(groups: Sequence[Any], defaults: Mapping[str, Any], optimizer: s
             raise TypeError('a parameter group must be a dict with "params"')
         names, params = _names_and_params(group)
         for name in group:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of an option must be a string, not {quoted(name)}")
             if not (takes_option(name, defaults) or name in ("params", "param_names")):
                 raise TypeError(f"{optimizer} has no option {name}; {instead_of(name, defaults)}")
         for param in params:
@@ -69,6 +72,17 @@ def read_groups(groups: Sequence[Any], defaults: Mapping[str, Any], optimizer: s
                 )
         complete.append({**defaults, **group, "params": params, **({"param_names": names} if names else {})})
     return complete
+
+
+def ordered(params: Iterable[Any]) -> list[Any]:
+    """Return the parameters, or groups, in a list.
+
+    Raises:
+        TypeError: they are in a set, whose order may change from run to run.
+    """
+    if isinstance(params, (set, frozenset)):
+        raise TypeError("parameters must have an order, by which their state is saved: pass a list, not a set")
+    return list(params)
 
 
 def takes_option(name: str, defaults: Collection[str]) -> bool:
@@ -104,13 +118,17 @@ _NAMES_MISSING = "all optimizer params should be with/without names. Some param 
 
 def _names_and_params(group: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
     """Return the names of a group's parameters, from pairs or from `param_names`, if any, and the parameters."""
-    params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+    params = [group["params"]] if isinstance(group["params"], Tensor) else ordered(group["params"])
     pairs = [param for param in params if isinstance(param, tuple)]
     if pairs and len(pairs) < len(params):
         raise ValueError(_NAMES_MISSING)
     if any(len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
         raise TypeError("a named parameter must be a pair of a name and a Parameter")
-    names = [pair[0] for pair in pairs] or list(group.get("param_names", ()))
+    own_names = group.get("param_names", ())
+    own_names = list(own_names) if isinstance(own_names, Iterable) else [own_names]
+    if not all(isinstance(name, str) for name in own_names):
+        raise TypeError(f"param_names must be strings, not {quoted(group['param_names'])}")
+    names = [pair[0] for pair in pairs] or own_names
     if names and (len(names) != len(params) or len(set(names)) < len(names)):
         raise ValueError(f"each parameter needs a name of its own, not {names}")
     return names, [pair[1] for pair in pairs] or params

@@ -170,8 +170,8 @@ class HostDriven(Optimizer):
         self._hooks.after_step(self, args, kwargs)
         return result
 
-    async def _step_async(self, closure: Closure | None = None) -> Any:
-        return await drive_async(self._begin(closure, None), self._space.device.read_async)
+    async def _step_async(self, closure: Closure | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        return await drive_async(self._begin(closure, grads), self._space.device.read_async)
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
         raise UnsupportedError(f"{type(self).__name__} compares losses: use it without a GradScaler")

@@ -236,7 +236,7 @@ class LBFGS(HostDriven):
             for name in ("old_dirs", "old_stps"):
                 checked[name] = [self._vector(name, row) for row in _rows(entry[name])]
             checked["ro"] = [float(value) for value in _rows(entry["ro"])]
-        except (KeyError, TypeError, ValueError, OverflowError, OptirsError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, OptirsError) as error:
             raise CheckpointError(f"this is not a state of LBFGS: {error!r}") from error
         if len({len(checked[name]) for name in ("old_dirs", "old_stps", "ro")}) > 1:
             raise CheckpointError("the state has old_dirs, old_stps and ro of different lengths")

@@ -35,6 +35,7 @@ from .groups import (
     check_rate,
     on_host,
     option_error,
+    ordered,
     read_groups,
     takes_option,
 )
@@ -153,7 +154,7 @@ class Optimizer:
         self._reset()
         if isinstance(params, Tensor):
             raise TypeError("params must be a list of parameters, or of dicts; wrap a single parameter in a list")
-        groups: list[Any] = [params] if isinstance(params, Mapping) else list(params)
+        groups: list[Any] = [params] if isinstance(params, Mapping) else ordered(params)
         self._append_groups(groups if groups and isinstance(groups[0], Mapping) else [{"params": groups}])
         self._build()
         self._round_params()

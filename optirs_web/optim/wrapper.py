@@ -133,8 +133,12 @@ class Wrapper(Optimizer):
                 raise NotReadyError(self._adopt)
             for group in self.param_groups:
                 group.update({**self._own, **group})
-            self._built_params = self._param_ids()
-            self._rebuild()
+            before, self._built_params = self._built_params, self._param_ids()  # `_built` would adopt them again
+            try:
+                self._rebuild()
+            except BaseException:
+                self._built_params = before
+                raise
 
     @property
     def _built(self) -> Layout:

@@ -13,7 +13,7 @@ from ..errors import UnsupportedError
 __all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "DTypeLike", "dtype", "widened"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DType:
     """One element type; equal to its name. `format` is its code in the buffer protocol (and in `struct`).
 
@@ -27,6 +27,8 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    __repr__ = __str__
 
     def __eq__(self, other: object) -> bool:
         return other is self or other == self.name
@@ -46,7 +48,7 @@ class DType:
         return view.cast(self.format, list(shape)) if raw.nbytes else view.cast(self.format)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PackedFloat(DType):
     """A float of 16 bits, two to a word, the first in its lower half. Kernels read and write it as f32.
 
