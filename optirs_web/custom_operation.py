@@ -30,7 +30,7 @@ _DTYPES: dict[Type, DType] = {F32: FLOAT32, I32: INT32, U32: UINT32}
 _RESULTS: dict[Type, DType] = {**_DTYPES, WGSL_BOOL: BOOL}
 
 _TAKEN = re.compile(
-    r"main|index|first|turn|lane|grid|workgroup|rest|size|value|result|parameters|\w*Parameters|"
+    r"main|index|first|iteration|lane|grid|workgroup|rest|size|value|result|parameters|\w*Parameters|"
     r"(at|dim|s|t|x|y)\d+\w*|\w+_(at|start|values)|\w+_stride\d+"
 )
 """Names in the code that is generated around the functions."""

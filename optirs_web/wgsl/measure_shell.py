@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from . import line_lookup, param_storage, slot_storage, syntax
 from .rule_shell import (
+    GROUP_SIZE,
     LANES,
-    TEAM,
     VECTORS,
     WIDE_WORKGROUP,
     WORKGROUP,
@@ -58,13 +58,13 @@ var<workgroup> totals: array<Measured, {WORKGROUP}>;
 @compute @workgroup_size({WORKGROUP})
 fn main({GRID_PARAMETERS}) {{
     let member = (workgroup.x + workgroup.y * grid.x) * {WORKGROUP}u + lane;
-    let number = member / {TEAM}u;
+    let number = member / {GROUP_SIZE}u;
     var total = {nothing(module)};
     if number < arrayLength(&blocks) {{
         let block = blocks[number];
         let its = tensor_scalars[block.tensor];
         if its.is_active == 1u {{
-            for (var vector = member % {TEAM}u; vector < {VECTORS}u; vector += {TEAM}u) {{
+            for (var vector = member % {GROUP_SIZE}u; vector < {VECTORS}u; vector += {GROUP_SIZE}u) {{
                 let at = number * {VECTORS}u + vector;
                 {indented}
             }}
@@ -72,8 +72,8 @@ fn main({GRID_PARAMETERS}) {{
     }}
     totals[lane] = total;
     workgroupBarrier();
-    if member % {TEAM}u == 0u && number < arrayLength(&blocks) {{
-        for (var other = 1u; other < {TEAM}u; other++) {{
+    if member % {GROUP_SIZE}u == 0u && number < arrayLength(&blocks) {{
+        for (var other = 1u; other < {GROUP_SIZE}u; other++) {{
             total = combine(total, totals[lane + other]);
         }}
         partials[number] = total;

@@ -27,11 +27,11 @@ from .shell import BLOCK, function_of, struct_of
 __all__ = [
     "ELEMENTS_PER_WORKGROUP",
     "ENTRY_WORDS",
+    "GROUP_SIZE",
     "LANES",
     "MAXIMUM",
     "RESERVED",
     "STEP_PARTS",
-    "TEAM",
     "VECTORS",
     "WIDE_WORKGROUP",
     "WORKGROUP",
@@ -65,10 +65,10 @@ RESERVED = frozenset(
 LANES = "xyzw"
 VECTORS = BLOCK // len(LANES)
 
-# TEAM invocations share a block. Each looks up its tensor once, and then takes every eighth vector.
+# A group of invocations shares a block. Each looks up its tensor once, and then takes every eighth vector.
 WORKGROUP = 64
-TEAM = 8
-ELEMENTS_PER_WORKGROUP = WORKGROUP // TEAM * BLOCK
+GROUP_SIZE = 8
+ELEMENTS_PER_WORKGROUP = WORKGROUP // GROUP_SIZE * BLOCK
 
 WIDE_WORKGROUP = 256  # for tables and sums
 

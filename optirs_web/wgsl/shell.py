@@ -159,8 +159,8 @@ struct ElementwiseParameters {{ {members} }}
 @compute @workgroup_size({invocations})
 fn main({GRID_PARAMETERS}) {{
     let first = (workgroup.x + workgroup.y * grid.x) * {invocations * iterations}u + lane;
-    for (var turn = 0u; turn < {iterations}u; turn++) {{
-        let index = first + turn * {invocations}u;
+    for (var iteration = 0u; iteration < {iterations}u; iteration++) {{
+        let index = first + iteration * {invocations}u;
         if index < parameters.size {{
             {indented}
         }}

@@ -14,10 +14,10 @@ struct RowEntry { tensor: u32, at: u32, index: u32, size: u32 }
 """
 ROW_WORDS = 4
 
-# As in `rule_shell`, a group of _TEAM invocations computes a block.
+# As in `rule_shell`, a group of _GROUP_SIZE invocations computes a block.
 _LANES = "xyzw"
 _WORKGROUP = 64
-_TEAM = 8
+_GROUP_SIZE = 8
 _VECTORS = BLOCK // 4
 _WIDE_WORKGROUP = 256
 
@@ -65,7 +65,7 @@ var<workgroup> totals: array<{struct}, {_WORKGROUP}>;
 @compute @workgroup_size({_WORKGROUP})
 fn main({GRID_PARAMETERS}) {{
     let member = (workgroup.x + workgroup.y * grid.x) * {_WORKGROUP}u + lane;
-    let number = member / {_TEAM}u;
+    let number = member / {_GROUP_SIZE}u;
     var total = {nothing(module, struct)};
     if number < arrayLength(&blocks) {{
         let block = blocks[number];
@@ -73,7 +73,7 @@ fn main({GRID_PARAMETERS}) {{
         let on = {on};
         if {transform_lookup.takes_part(module, "on")} {{
             let t = {t};
-            for (var vector = member % {_TEAM}u; vector < {_VECTORS}u; vector += {_TEAM}u) {{
+            for (var vector = member % {_GROUP_SIZE}u; vector < {_VECTORS}u; vector += {_GROUP_SIZE}u) {{
                 let at = number * {_VECTORS}u + vector;
                 {indented}
             }}
@@ -81,8 +81,8 @@ fn main({GRID_PARAMETERS}) {{
     }}
     totals[lane] = total;
     workgroupBarrier();
-    if member % {_TEAM}u == 0u && number < arrayLength(&blocks) {{
-        for (var other = 1u; other < {_TEAM}u; other++) {{
+    if member % {_GROUP_SIZE}u == 0u && number < arrayLength(&blocks) {{
+        for (var other = 1u; other < {_GROUP_SIZE}u; other++) {{
             total = combine(total, totals[lane + other]);
         }}
         partials[number] = total;

@@ -8,9 +8,9 @@ from . import line_lookup, param_storage, slot_storage, syntax, transform_lookup
 from .dependence import passed_through
 from .rule_shell import (
     ELEMENTS_PER_WORKGROUP,
+    GROUP_SIZE,
     LANES,
     STEP_PARTS,
-    TEAM,
     VECTORS,
     WORKGROUP,
     Bindings,
@@ -117,14 +117,18 @@ def block_loop(computed: str, is_skipped: str, workgroup: int = WORKGROUP, in_ru
 
     `in_runs`: an invocation takes adjacent vectors, which is fast on CPUs, and not every eighth, which is fast on GPUs.
     """
-    start, end, step = f"member % {TEAM}u", f"{VECTORS}u", f"{TEAM}u"
+    start, end, step = f"member % {GROUP_SIZE}u", f"{VECTORS}u", f"{GROUP_SIZE}u"
     if in_runs:
-        start, end, step = f"{start} * {VECTORS // TEAM}u", f"(member % {TEAM}u + 1u) * {VECTORS // TEAM}u", "1u"
+        start, end, step = (
+            f"{start} * {VECTORS // GROUP_SIZE}u",
+            f"(member % {GROUP_SIZE}u + 1u) * {VECTORS // GROUP_SIZE}u",
+            "1u",
+        )
     return f"""
 @compute @workgroup_size({workgroup})
 fn main({GRID_PARAMETERS}) {{
     let member = (workgroup.x + workgroup.y * grid.x) * {workgroup}u + lane;
-    let number = member / {TEAM}u;
+    let number = member / {GROUP_SIZE}u;
     if number >= arrayLength(&blocks) {{
         return;
     }}

@@ -1,6 +1,6 @@
 // What the gradients of attention need of each query: the logarithm of its sum of weights, and rowsum(dO O). Eight
 // invocations for a row; the result O lies in order, its gradient dO may have any strides.
-import package::lib::workgroup::{total_of_team};
+import package::lib::workgroup::{total_of_group};
 
 struct DeltaParameters {
     queries: u32, // in all products
@@ -21,8 +21,8 @@ struct DeltaParameters {
 @group(0) @binding(4) var<uniform> parameters: DeltaParameters;
 
 const WORKGROUP: u32 = 64u;
-const TEAM: u32 = 8u;
-const TEAMS: u32 = 8u;
+const GROUP_SIZE: u32 = 8u;
+const GROUPS: u32 = 8u;
 
 @compute @workgroup_size(64)
 fn main(
@@ -30,19 +30,19 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let query = (workgroup.x + workgroup.y * grid.x) * TEAMS + lane / TEAM;
+    let query = (workgroup.x + workgroup.y * grid.x) * GROUPS + lane / GROUP_SIZE;
     let product = query / parameters.rows;
     var sum = 0.0;
     if query < parameters.queries {
         let first = parameters.start + product / parameters.batch_inner * parameters.outer_stride
             + product % parameters.batch_inner * parameters.batch_stride
             + query % parameters.rows * parameters.row_stride;
-        for (var column = lane % TEAM; column < parameters.columns; column += TEAM) {
+        for (var column = lane % GROUP_SIZE; column < parameters.columns; column += GROUP_SIZE) {
             sum += grad[first + column * parameters.column_stride] * values[query * parameters.columns + column];
         }
     }
-    sum = total_of_team(sum, lane, WORKGROUP, TEAMS);
-    if lane % TEAM == 0u && query < parameters.queries {
+    sum = total_of_group(sum, lane, WORKGROUP, GROUPS);
+    if lane % GROUP_SIZE == 0u && query < parameters.queries {
         of_queries[query] = vec2<f32>(log_sums[query], sum);
     }
 }

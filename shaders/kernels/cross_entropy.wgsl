@@ -1,15 +1,15 @@
 // Cross-entropy of the rows of a matrix with a class for each: w_t (log(sum(exp(x))) - x_t), and with `smoothing` s,
 // (1 - s) times that and s / classes times the sum of w_c (log(sum(exp(x))) - x_c) over all classes (Szegedy et al.
 // 2016, arXiv:1512.00567). The result has the losses, then the weights w_t, which are 0 for rows to be ignored. A
-// target that is no class makes its row NaN. `teams` rows to a workgroup.
+// target that is no class makes its row NaN. `groups` rows to a workgroup.
 import package::lib::exponentials::{no_exponentials, with_exponential};
 import package::lib::math::{precise_exp, precise_log, quiet_nan};
 import package::lib::workgroup::WORKGROUP;
-@if(SUBGROUPS) import package::lib::subgroups::{largest_of_team, total_of_team};
-@else import package::lib::workgroup::{largest_of_team, total_of_team};
+@if(SUBGROUPS) import package::lib::subgroups::{largest_of_group, total_of_group};
+@else import package::lib::workgroup::{largest_of_group, total_of_group};
 
 struct CrossEntropyParameters {
-    rows: u32, columns: u32, has_weight: u32, ignored: i32, smoothing: f32, teams: u32,
+    rows: u32, columns: u32, has_weight: u32, ignored: i32, smoothing: f32, groups: u32,
 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
@@ -34,31 +34,31 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let team = WORKGROUP / parameters.teams;
-    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
-    let mine = lane % team;
+    let group_size = WORKGROUP / parameters.groups;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.groups + lane / group_size;
+    let member = lane % group_size;
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let first = row * parameters.columns;
 
     var own = no_exponentials();
-    for (var column = mine; column < columns; column += team) {
+    for (var column = member; column < columns; column += group_size) {
         own = with_exponential(own, values[first + column]);
     }
-    let maximum = largest_of_team(own.largest, lane, WORKGROUP, parameters.teams);
+    let maximum = largest_of_group(own.largest, lane, WORKGROUP, parameters.groups);
     let scaled = own.sum * precise_exp(own.largest - maximum);
-    let log_sum = precise_log(total_of_team(scaled, lane, WORKGROUP, parameters.teams));
+    let log_sum = precise_log(total_of_group(scaled, lane, WORKGROUP, parameters.groups));
     var weighted = 0.0; // the sum of w_c (maximum - x_c)
     var weights = 0.0;
     if smooths {
-        for (var column = mine; column < columns; column += team) {
+        for (var column = member; column < columns; column += group_size) {
             weighted += weight_of(column) * (maximum - values[first + column]);
             weights += weight_of(column);
         }
-        weights = total_of_team(weights, lane, WORKGROUP, parameters.teams);
-        weighted = total_of_team(weighted, lane, WORKGROUP, parameters.teams) + weights * log_sum;
+        weights = total_of_group(weights, lane, WORKGROUP, parameters.groups);
+        weighted = total_of_group(weighted, lane, WORKGROUP, parameters.groups) + weights * log_sum;
     }
 
-    if mine == 0u && row < parameters.rows {
+    if member == 0u && row < parameters.rows {
         let label = targets[row];
         var loss = 0.0;
         var weight = 0.0;

@@ -19,20 +19,20 @@ struct Entry { tensor: u32, matrix: u32, work: u32, q: u32 }
 
 const WORKGROUP: u32 = 256u;
 // So many invocations share a pair of columns.
-const TEAM: u32 = 8u;
-const TEAMS: u32 = 32u;
+const GROUP_SIZE: u32 = 8u;
+const GROUPS: u32 = 32u;
 // Columns whose cosine is less are orthogonal.
 const NEGLIGIBLE: f32 = 1e-7;
 
 var<workgroup> dots_of_lanes: array<vec3<f32>, 256>;
 
-// The three dot products of a pair of columns, of which each invocation of the team has a part.
-fn dots_of_team(dots: vec3<f32>, lane: u32) -> vec3<f32> {
+// The three dot products of a pair of columns, of which each invocation of the group has a part.
+fn dots_of_group(dots: vec3<f32>, lane: u32) -> vec3<f32> {
     dots_of_lanes[lane] = dots;
     workgroupBarrier();
-    let first = lane / TEAM * TEAM;
+    let first = lane / GROUP_SIZE * GROUP_SIZE;
     var sum = vec3<f32>(0.0);
-    for (var other = 0u; other < TEAM; other++) {
+    for (var other = 0u; other < GROUP_SIZE; other++) {
         sum += dots_of_lanes[first + other];
     }
     workgroupBarrier();
@@ -66,10 +66,10 @@ fn load(entry: Entry, lane: u32) {
 fn sweep(entry: Entry, lane: u32) {
     let size = matrix_size();
     let players = size + size % 2u;
-    let mine = lane % TEAM;
+    let member = lane % GROUP_SIZE;
     for (var round = 0u; round + 1u < players; round++) {
-        for (var start = 0u; start < players / 2u; start += TEAMS) {
-            let pair = start + lane / TEAM;
+        for (var start = 0u; start < players / 2u; start += GROUPS) {
+            let pair = start + lane / GROUP_SIZE;
             var one = (round + pair) % (players - 1u);
             let other = (round + players - 1u - pair) % (players - 1u);
             if pair == 0u {
@@ -80,18 +80,18 @@ fn sweep(entry: Entry, lane: u32) {
             let b = entry.work + other * size;
             var dots = vec3<f32>(0.0);
             if is_pair {
-                for (var i = mine; i < size; i += TEAM) {
+                for (var i = member; i < size; i += GROUP_SIZE) {
                     dots += vec3<f32>(work[a + i] * work[a + i], work[b + i] * work[b + i], work[a + i] * work[b + i]);
                 }
             }
-            dots = dots_of_team(dots, lane);
+            dots = dots_of_group(dots, lane);
             if is_pair && abs(dots.z) > NEGLIGIBLE * sqrt(dots.x) * sqrt(dots.y) {
                 let cotangent = (dots.y - dots.x) / (2.0 * dots.z); // of twice the angle
                 let magnitude = 1.0 / (abs(cotangent) + sqrt(1.0 + cotangent * cotangent));
                 let tangent = select(-magnitude, magnitude, cotangent >= 0.0);
                 let cosine = 1.0 / sqrt(1.0 + tangent * tangent);
                 let sine = cosine * tangent;
-                for (var i = mine; i < size; i += TEAM) {
+                for (var i = member; i < size; i += GROUP_SIZE) {
                     let w = vec2<f32>(work[a + i], work[b + i]);
                     work[a + i] = cosine * w.x - sine * w.y;
                     work[b + i] = sine * w.x + cosine * w.y;

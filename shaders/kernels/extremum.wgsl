@@ -1,14 +1,14 @@
 // Where the largest or the smallest element of the middle axis of (outer, length, inner) stands, or that element. Of equal
 // ones the first; a NaN comes before all. In chunks of `chunk` elements: the result is (outer, ceil(count / chunk), inner),
 // and a long axis takes further passes, over the places that the one before has found. A workgroup
-// finds `teams` of them.
+// finds `groups` of them.
 import package::lib::math::is_nan;
 import package::lib::order::order_key;
 
 struct ExtremumParameters {
     outer: u32, length: u32, inner: u32, count: u32, chunk: u32, // `count` of the axis are looked at: `length`, or places
     kind: u32, // of the elements: 0 for floats, 1 for signed integers, 2 for unsigned ones
-    is_smallest: u32, has_places: u32, gives_value: u32, teams: u32,
+    is_smallest: u32, has_places: u32, gives_value: u32, groups: u32,
 }
 
 @group(0) @binding(0) var<storage, read> values: array<u32>;
@@ -22,7 +22,7 @@ const HIGHEST: i32 = 2147483647;
 const NOWHERE: u32 = 0xffffffffu;
 
 var<workgroup> ranks: array<i32, 64>;
-var<workgroup> found: array<u32, 64>;
+var<workgroup> indices: array<u32, 64>;
 
 // The one that is looked for has the highest rank.
 fn rank_of(bits: u32) -> i32 {
@@ -43,11 +43,11 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     // Neighbouring invocations read neighbours, of a row or of columns.
-    let teams = parameters.teams;
-    let team = WORKGROUP / teams;
-    let seat = select(lane % teams * team + lane / teams, lane, parameters.inner == 1u);
-    let member = seat % team;
-    let at_result = (workgroup.x + workgroup.y * grid.x) * teams + seat / team;
+    let groups = parameters.groups;
+    let group_size = WORKGROUP / groups;
+    let position = select(lane % groups * group_size + lane / groups, lane, parameters.inner == 1u);
+    let member = position % group_size;
+    let at_result = (workgroup.x + workgroup.y * grid.x) * groups + position / group_size;
     let chunks = (parameters.count + parameters.chunk - 1u) / parameters.chunk;
     let column = at_result % parameters.inner;
     let row = at_result / (parameters.inner * chunks);
@@ -56,37 +56,37 @@ fn main(
     let base = row * parameters.length * parameters.inner + column;
 
     var rank = LOWEST;
-    var place = NOWHERE;
-    for (var at = first + member; at < end; at += team) {
+    var index = NOWHERE;
+    for (var at = first + member; at < end; at += group_size) {
         var candidate = at;
         if parameters.has_places == 1u {
             candidate = places[(row * parameters.count + at) * parameters.inner + column];
         }
         let rank_here = rank_of(values[base + candidate * parameters.inner]);
-        if rank_here > rank || place == NOWHERE {
+        if rank_here > rank || index == NOWHERE {
             rank = rank_here;
-            place = candidate;
+            index = candidate;
         }
     }
-    ranks[seat] = rank;
-    found[seat] = place;
+    ranks[position] = rank;
+    indices[position] = index;
     workgroupBarrier();
-    for (var width = team / 2u; width > 0u; width = width / 2u) {
+    for (var width = group_size / 2u; width > 0u; width = width / 2u) {
         if member < width {
-            let other = ranks[seat + width];
-            if other > ranks[seat] || (other == ranks[seat] && found[seat + width] < found[seat]) {
-                ranks[seat] = other;
-                found[seat] = found[seat + width];
+            let other = ranks[position + width];
+            if other > ranks[position] || (other == ranks[position] && indices[position + width] < indices[position]) {
+                ranks[position] = other;
+                indices[position] = indices[position + width];
             }
         }
         workgroupBarrier();
     }
     if member == 0u && row < parameters.outer {
-        place = found[seat];
+        index = indices[position];
         if parameters.gives_value == 1u {
-            result[at_result] = values[base + place * parameters.inner];
+            result[at_result] = values[base + index * parameters.inner];
         } else {
-            result[at_result] = place;
+            result[at_result] = index;
         }
     }
 }

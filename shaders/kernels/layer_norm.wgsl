@@ -1,12 +1,12 @@
 // Layer normalization (Ba et al. 2016, arXiv:1607.06450) of the rows of a matrix, (x - mean) / sqrt(variance + eps)
 // weight + bias, and mean and 1 / sqrt(variance + eps) of each row. Two passes: in the first an invocation updates its
 // mean and the sum of squared distances from it with each value (Welford 1962, doi:10.1080/00401706.1962.10490022), so
-// that a large mean costs no digits. `teams` rows to a workgroup.
+// that a large mean costs no digits. `groups` rows to a workgroup.
 import package::lib::workgroup::WORKGROUP;
-@if(SUBGROUPS) import package::lib::subgroups::total_of_team;
-@else import package::lib::workgroup::total_of_team;
+@if(SUBGROUPS) import package::lib::subgroups::total_of_group;
+@else import package::lib::workgroup::total_of_group;
 
-struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32, eps: f32, teams: u32 }
+struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32, eps: f32, groups: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -21,9 +21,9 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let team = WORKGROUP / parameters.teams;
-    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
-    let mine = lane % team;
+    let group_size = WORKGROUP / parameters.groups;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.groups + lane / group_size;
+    let member = lane % group_size;
     let first = row * parameters.columns;
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let count = f32(parameters.columns);
@@ -31,18 +31,18 @@ fn main(
     var own_mean = 0.0;
     var squares = 0.0; // of distances from it
     var number = 0.0;
-    for (var column = mine; column < columns; column += team) {
+    for (var column = member; column < columns; column += group_size) {
         let value = values[first + column];
         let distance = value - own_mean;
         number += 1.0;
         own_mean += distance / number;
         squares += distance * (value - own_mean);
     }
-    let mean = total_of_team(number * own_mean, lane, WORKGROUP, parameters.teams) / count;
+    let mean = total_of_group(number * own_mean, lane, WORKGROUP, parameters.groups) / count;
     squares += number * (own_mean - mean) * (own_mean - mean);
-    let scale = 1.0 / sqrt(total_of_team(squares, lane, WORKGROUP, parameters.teams) / count + parameters.eps);
+    let scale = 1.0 / sqrt(total_of_group(squares, lane, WORKGROUP, parameters.groups) / count + parameters.eps);
 
-    for (var column = mine; column < columns; column += team) {
+    for (var column = member; column < columns; column += group_size) {
         var value = (values[first + column] - mean) * scale;
         if parameters.has_weight != 0u {
             value *= weight[column];
@@ -52,7 +52,7 @@ fn main(
         }
         result[first + column] = value;
     }
-    if mine == 0u && row < parameters.rows {
+    if member == 0u && row < parameters.rows {
         of_rows[row] = vec2<f32>(mean, scale);
     }
 }

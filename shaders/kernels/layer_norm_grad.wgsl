@@ -1,10 +1,10 @@
 // The gradient of layer normalization by what is normalized: with n = (x - mean) scale and h = g weight,
-// scale (h - mean(h) - n mean(h n)). `teams` rows to a workgroup.
+// scale (h - mean(h) - n mean(h n)). `groups` rows to a workgroup.
 import package::lib::workgroup::WORKGROUP;
-@if(SUBGROUPS) import package::lib::subgroups::total_of_team;
-@else import package::lib::workgroup::total_of_team;
+@if(SUBGROUPS) import package::lib::subgroups::total_of_group;
+@else import package::lib::workgroup::total_of_group;
 
-struct NormGradParameters { rows: u32, columns: u32, has_weight: u32, teams: u32 }
+struct NormGradParameters { rows: u32, columns: u32, has_weight: u32, groups: u32 }
 
 @group(0) @binding(0) var<storage, read> grad: array<f32>;
 @group(0) @binding(1) var<storage, read> values: array<f32>;
@@ -31,9 +31,9 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let team = WORKGROUP / parameters.teams;
-    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
-    let mine = lane % team;
+    let group_size = WORKGROUP / parameters.groups;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.groups + lane / group_size;
+    let member = lane % group_size;
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let first = row * parameters.columns;
     let of_row = of_rows[min(row, parameters.rows - 1u)];
@@ -43,15 +43,15 @@ fn main(
 
     var sum = 0.0;
     var products = 0.0;
-    for (var column = mine; column < columns; column += team) {
+    for (var column = member; column < columns; column += group_size) {
         let h = weighted(first + column, column);
         sum += h;
         products += h * ((values[first + column] - mean) * scale);
     }
-    let mean_h = total_of_team(sum, lane, WORKGROUP, parameters.teams) / count;
-    let mean_products = total_of_team(products, lane, WORKGROUP, parameters.teams) / count;
+    let mean_h = total_of_group(sum, lane, WORKGROUP, parameters.groups) / count;
+    let mean_products = total_of_group(products, lane, WORKGROUP, parameters.groups) / count;
 
-    for (var column = mine; column < columns; column += team) {
+    for (var column = member; column < columns; column += group_size) {
         let normalized = (values[first + column] - mean) * scale;
         let h = weighted(first + column, column);
         stored(scale * (h - mean_h - normalized * mean_products), first + column);

@@ -19,18 +19,18 @@ struct Entry { tensor: u32, work: u32, q: u32 }
 const SMALLEST: f32 = 1.1754944e-38;
 const WORKGROUP: u32 = 256u;
 // So many invocations share a column that is reflected.
-const TEAM: u32 = 8u;
-const TEAMS: u32 = 32u;
+const GROUP_SIZE: u32 = 8u;
+const GROUPS: u32 = 32u;
 
-var<workgroup> of_teams: array<f32, 256>;
+var<workgroup> of_groups: array<f32, 256>;
 
-fn total_of_team(value: f32, lane: u32) -> f32 {
-    of_teams[lane] = value;
+fn total_of_group(value: f32, lane: u32) -> f32 {
+    of_groups[lane] = value;
     workgroupBarrier();
-    let first = lane / TEAM * TEAM;
+    let first = lane / GROUP_SIZE * GROUP_SIZE;
     var sum = 0.0;
-    for (var other = 0u; other < TEAM; other++) {
-        sum += of_teams[first + other];
+    for (var other = 0u; other < GROUP_SIZE; other++) {
+        sum += of_groups[first + other];
     }
     workgroupBarrier();
     return sum;
@@ -53,7 +53,7 @@ fn main(
     }
     let size = parameters.size;
     let count = parameters.count;
-    let mine = lane % TEAM;
+    let member = lane % GROUP_SIZE;
 
     // Squares of what is large or small would leave float32.
     var magnitude = 0.0;
@@ -85,17 +85,17 @@ fn main(
         workgroupBarrier();
         let half_square = norm * (norm + abs(diagonal)); // of the vector's length
         let factor = select(0.0, 1.0 / half_square, half_square >= SMALLEST);
-        for (var start = j + 1u; start < count; start += TEAMS) {
-            let k = start + lane / TEAM;
+        for (var start = j + 1u; start < count; start += GROUPS) {
+            let k = start + lane / GROUP_SIZE;
             var dot = 0.0;
             if k < count {
-                for (var i = j + mine; i < size; i += TEAM) {
+                for (var i = j + member; i < size; i += GROUP_SIZE) {
                     dot += work[column + i] * work[entry.work + k * size + i];
                 }
             }
-            dot = total_of_team(dot, lane) * factor;
+            dot = total_of_group(dot, lane) * factor;
             if k < count {
-                for (var i = j + mine; i < size; i += TEAM) {
+                for (var i = j + member; i < size; i += GROUP_SIZE) {
                     let at = entry.work + k * size + i;
                     work[at] = work[at] - dot * work[column + i];
                 }
@@ -115,17 +115,17 @@ fn main(
         }
         let square = total(squares, lane, WORKGROUP);
         let factor = select(0.0, 2.0 / square, square >= SMALLEST);
-        for (var start = j; start < count; start += TEAMS) {
-            let k = start + lane / TEAM;
+        for (var start = j; start < count; start += GROUPS) {
+            let k = start + lane / GROUP_SIZE;
             var dot = 0.0;
             if k < count {
-                for (var i = j + mine; i < size; i += TEAM) {
+                for (var i = j + member; i < size; i += GROUP_SIZE) {
                     dot += work[column + i] * columns[entry.work + k * size + i];
                 }
             }
-            dot = total_of_team(dot, lane) * factor;
+            dot = total_of_group(dot, lane) * factor;
             if k < count {
-                for (var i = j + mine; i < size; i += TEAM) {
+                for (var i = j + member; i < size; i += GROUP_SIZE) {
                     let at = entry.work + k * size + i;
                     columns[at] = columns[at] - dot * work[column + i];
                 }

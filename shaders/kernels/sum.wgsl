@@ -1,10 +1,10 @@
 // Sums over the middle axis of (outer, length, inner), in chunks of `chunk` elements: the result is
-// (outer, ceil(length / chunk), inner). A long axis takes two passes. One workgroup computes `teams` sums side by side.
-import package::lib::workgroup::{TURN, WORKGROUP};
-@if(SUBGROUPS) import package::lib::subgroups::total_of_team;
-@else import package::lib::workgroup::total_of_team;
+// (outer, ceil(length / chunk), inner). A long axis takes two passes. One workgroup computes `groups` sums side by side.
+import package::lib::workgroup::{PASS_INVOCATIONS, WORKGROUP};
+@if(SUBGROUPS) import package::lib::subgroups::total_of_group;
+@else import package::lib::workgroup::total_of_group;
 
-struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32, teams: u32 }
+struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32, groups: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
@@ -25,14 +25,14 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Neighbouring invocations read neighbours, of a row or of columns. A team has as many of each turn.
-    let teams = parameters.teams;
-    let each = min(WORKGROUP, TURN) / teams;
-    let turn = lane / TURN;
-    let number = lane % TURN;
-    let seat = select(number % teams * each + number / teams, number, parameters.inner == 1u);
-    let member = turn * each + seat % each;
-    let result = (workgroup.x + workgroup.y * grid.x) * teams + seat / each;
+    // Neighbouring invocations read neighbours, of a row or of columns. A group has as many of each pass.
+    let groups = parameters.groups;
+    let per_pass = min(WORKGROUP, PASS_INVOCATIONS) / groups;
+    let pass_number = lane / PASS_INVOCATIONS;
+    let number = lane % PASS_INVOCATIONS;
+    let position = select(number % groups * per_pass + number / groups, number, parameters.inner == 1u);
+    let member = pass_number * per_pass + position % per_pass;
+    let result = (workgroup.x + workgroup.y * grid.x) * groups + position / per_pass;
     let chunks = (parameters.length + parameters.chunk - 1u) / parameters.chunk;
     let column = result % parameters.inner;
     let chunk = (result / parameters.inner) % chunks;
@@ -43,11 +43,11 @@ fn main(
 
     var sum = 0.0;
     if is_inside {
-        for (var at = first + member; at < end; at += WORKGROUP / teams) {
+        for (var at = first + member; at < end; at += WORKGROUP / groups) {
             sum += loaded((row * parameters.length + at) * parameters.inner + column);
         }
     }
-    sum = total_of_team(sum, turn * TURN + seat, WORKGROUP, teams);
+    sum = total_of_group(sum, pass_number * PASS_INVOCATIONS + position, WORKGROUP, groups);
     if member == 0u && is_inside {
         stored(sum, result);
     }

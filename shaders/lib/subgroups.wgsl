@@ -2,7 +2,7 @@
 // then one value of each subgroup in workgroup memory, with two barriers. The device chooses the order in which a
 // subgroup adds up, and the driver the size of subgroups, some drivers for each kernel.
 //
-// A workgroup is one team, since WGSL does not say which neighbours are in one subgroup: so `teams` is not used.
+// A workgroup is one group, since WGSL does not say which neighbours are in one subgroup: so `groups` is not used.
 import package::lib::workgroup::{WORKGROUP, combined};
 
 // The combined value of a subgroup and the number of its invocations, at the index of its first invocation. Elsewhere
@@ -12,8 +12,8 @@ var<workgroup> of_subgroups: array<vec2<f32>, WORKGROUP>;
 // The combined value of the subgroups at multiples of `distance`, and the number of their invocations.
 fn met(own: f32, distance: u32, invocations: u32, takes_largest: bool) -> vec2<f32> {
     var result = vec2<f32>(select(0.0, own, takes_largest), 0.0);
-    for (var place = 0u; place < invocations; place += distance) {
-        let other = of_subgroups[place];
+    for (var index = 0u; index < invocations; index += distance) {
+        let other = of_subgroups[index];
         if other.y != 0.0 {
             result = vec2<f32>(combined(result.x, other.x, takes_largest), result.y + other.y);
         }
@@ -44,11 +44,11 @@ fn reduced(value: f32, lane: u32, invocations: u32, takes_largest: bool) -> f32 
     return result.x;
 }
 
-// Of the team of the invocation, which is the only one.
-fn total_of_team(value: f32, lane: u32, invocations: u32, teams: u32) -> f32 {
+// Of the group of the invocation, which is the only one.
+fn total_of_group(value: f32, lane: u32, invocations: u32, groups: u32) -> f32 {
     return reduced(value, lane, invocations, false);
 }
 
-fn largest_of_team(value: f32, lane: u32, invocations: u32, teams: u32) -> f32 {
+fn largest_of_group(value: f32, lane: u32, invocations: u32, groups: u32) -> f32 {
     return reduced(value, lane, invocations, true);
 }

@@ -215,8 +215,8 @@ class _Sums(_Cooperative):
         return choice[0], 8 * choice[0]
 
     def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
-        teams = int(launch.parameters[4])
-        return choice[0] >= teams and super().allows(launch, choice, capabilities)
+        groups = int(launch.parameters[4])
+        return choice[0] >= groups and super().allows(launch, choice, capabilities)
 
     def shape_class(self, launch: Launch) -> str:
         outer, length, inner, chunk = map(int, launch.parameters[:4])
@@ -255,7 +255,7 @@ def _fused_rank(kernel: Kernel) -> int:
 
 
 class _Updates(Tunable):
-    """Teams of invocations, each with a block of the arena."""
+    """Groups of invocations, each with a block of the arena."""
 
     name = "update"
     numbers = ("WORKGROUP",)
@@ -275,7 +275,7 @@ class _Updates(Tunable):
         return made
 
     def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
-        return _spread(-(-self._blocks(launch) // (choice[0] // rule_shell.TEAM)), most)
+        return _spread(-(-self._blocks(launch) // (choice[0] // rule_shell.GROUP_SIZE)), most)
 
 
 _PRODUCTS, _SUMS, _MAPS, _UPDATES = _Products(), _Sums(), _Maps(), _Updates()
