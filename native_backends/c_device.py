@@ -17,8 +17,8 @@ from ..errors import DeviceLostError, OptirsError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Command, Handle
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, Work
-from .failed_steps import go_on
-from .steps import Step, each, work_of
+from .failed_steps import continue_after
+from .steps import Step, flattened, work_of
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -106,7 +106,7 @@ class CBackend(Backend):
         why = self._ours(error, failed) if isinstance(error, self.failure) else error
         if self.lost:
             raise why from error
-        go_on(self, commands, list(each(commands)), failed, why)
+        continue_after(self, commands, list(flattened(commands)), failed, why)
 
     # Commands.
 
@@ -168,4 +168,4 @@ class CBackend(Backend):
         """Enqueue a copy."""
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(step, work_of(step)) for step in each((command,))]
+        return [(step, work_of(step)) for step in flattened((command,))]

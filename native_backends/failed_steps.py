@@ -11,10 +11,10 @@ from ..runtime.failures import consequence, independent, launch_error, needs_and
 if TYPE_CHECKING:
     from .steps import Step
 
-__all__ = ["go_on"]
+__all__ = ["continue_after"]
 
 
-def go_on(
+def continue_after(
     backend: Backend, commands: Sequence[Command], every: Sequence[Step], failed: Step, why: Exception
 ) -> NoReturn:
     """Begin what does not need the step that failed, and raise whose fault it was.
@@ -46,7 +46,7 @@ def go_on(
 
 
 def _touched(step: Step) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The memory whose content a step needs, and what it writes."""
+    """Return the memory whose content a step needs, and what it writes."""
     if step.kernel is None:
         return [handle for handle, _, _ in step.buffers], [] if step.target is None else [step.target]
     return needs_and_writes(step.kernel, step.buffers)

@@ -11,7 +11,7 @@ from ..runtime.timing import Work
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
 
-__all__ = ["Recorded", "Step", "each", "work_of"]
+__all__ = ["Recorded", "Step", "flattened", "work_of"]
 
 
 class Step(NamedTuple):
@@ -31,8 +31,8 @@ class Recorded(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def each(commands: Sequence[Command]) -> Iterator[Step]:
-    """The steps one by one, those of recordings among them."""
+def flattened(commands: Sequence[Command]) -> Iterator[Step]:
+    """Yield the steps of the commands, with those of each recording in its place."""
     for command in commands:
         if isinstance(command, Recorded):
             yield from command.steps

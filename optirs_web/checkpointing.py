@@ -72,7 +72,7 @@ def _same_precision(precision: DType | None) -> AbstractContextManager[Any]:
     """
     if precision is None and autocast_to() is None:
         return nullcontext()
-    from .precision import autocast  # from when on operations look for 16-bit operands
+    from .precision import autocast  # once it is loaded, operations look for 16-bit operands
 
     return autocast("bfloat16" if precision is None else precision, enabled=precision is not None, cache_enabled=False)
 

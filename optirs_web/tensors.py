@@ -94,7 +94,7 @@ class Tensor:
         if requires_grad and dtype.wgsl != "f32":
             raise UnsupportedError(f"only float32 and shorter floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
-            from .precision import of_16_bits  # from when on operations look for 16-bit operands
+            from .precision import of_16_bits  # once it is loaded, operations look for 16-bit operands
 
             view = of_16_bits(view, dtype)
         self.shape = shape
@@ -197,9 +197,9 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        what = "Parameter" if isinstance(self, Parameter) else "Tensor"
-        grad = ", requires_grad=True" if self.requires_grad and what == "Tensor" else ""
-        return f"<{what} {self.shape} {self.dtype} on {self.device.name}{grad}>"
+        kind = "Parameter" if isinstance(self, Parameter) else "Tensor"
+        grad = ", requires_grad=True" if self.requires_grad and kind == "Tensor" else ""
+        return f"<{kind} {self.shape} {self.dtype} on {self.device.name}{grad}>"
 
     # Gradients.
 
@@ -587,7 +587,7 @@ class Tensor:
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """Return these elements in another shape, with at most one axis -1. No copy is made if they are contiguous."""
-        return ops.reshape(self, _one_sequence(shape))
+        return ops.reshape(self, _as_sequence(shape))
 
     def flatten(self, start: int = 0, end: int = -1) -> Tensor:
         """Return a tensor with the axes from `start` to `end` merged into one."""
@@ -607,7 +607,7 @@ class Tensor:
 
     def permute(self, *axes: int | Sequence[int]) -> Tensor:
         """Return a view with the axes in another order."""
-        return ops.permute(self, _one_sequence(axes))
+        return ops.permute(self, _as_sequence(axes))
 
     @property
     def T(self) -> Tensor:
@@ -767,7 +767,7 @@ def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:
     return operands
 
 
-def _one_sequence(values: tuple[int | Sequence[int], ...]) -> Any:
+def _as_sequence(values: tuple[int | Sequence[int], ...]) -> Any:
     """Return ints that are passed as separate arguments, or as one sequence."""
     return values[0] if len(values) == 1 and not isinstance(values[0], int) else values
 

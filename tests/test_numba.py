@@ -320,8 +320,8 @@ from optirs_web.native_backends.cpu.numba import loops as numba_loops
 assert not numba_loops._are_lost  # this process has its threads
 forked(steps)
 forked(lambda: forked(steps))
-numba_loops._one_caller.acquire()  # as a thread has it that is not in the child
-forked(lambda: numba_loops._one_caller.acquire(timeout=0) or os._exit(1))
+numba_loops._caller_lock.acquire()  # as a thread has it that is not in the child
+forked(lambda: numba_loops._caller_lock.acquire(timeout=0) or os._exit(1))
 """
 
 

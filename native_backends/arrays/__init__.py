@@ -16,7 +16,7 @@ Array = Any
 """A NumPy or JAX array."""
 
 Parameters = Mapping[str, Any]
-"""Those of a kernel by name; in JAX some may be traced."""
+"""The parameters of a kernel by name; in JAX some may be traced."""
 
 Results = Any
 """A tuple of arrays: what the kernel writes."""

@@ -27,7 +27,7 @@ def _is_shared(p: Parameters) -> bool:
     return (p["outer_stride"], p["inner_stride"]) == (0, 0)
 
 
-def _entries(xp: Any, p: Parameters, indices: Array, outer: int) -> Array:
+def _indices_of_entries(xp: Any, p: Parameters, indices: Array, outer: int) -> Array:
     """Return the index of each entry, (outer, count, inner), or (1, count, 1) where it is shared."""
     shape = (1, p["count"], 1) if _is_shared(p) else (outer, p["count"], p["inner"])
     strides = [p[f"{name}_stride"] for name in ("outer", "entry", "inner")]
@@ -41,7 +41,7 @@ def _gather(xp: Any, p: Parameters, values: Array, indices: Array, result: Array
     if not length:
         return (xp.put(xp.words(result), xp.full(target.shape, p["missing"], dtype=target.dtype)),)
     source = xp.words(values)[: outer * length * inner].reshape(outer, length, inner)
-    positions = _entries(xp, p, indices, outer)
+    positions = _indices_of_entries(xp, p, indices, outer)
     if p["wraps"]:
         positions = xp.where(positions < 0, positions + length, positions)
     is_missing = (positions < 0) | (positions >= length)
@@ -57,7 +57,7 @@ def _scatter(xp: Any, p: Parameters, values: Array, indices: Array, sums: Array)
     outer = p["size"] // (length * inner)
     shape = (outer, length, inner)
     added = xp.floats(values)[: outer * count * inner].reshape(outer, count, inner)[:, entries]
-    result = xp.scattered_sums(shape, _entries(xp, p, indices, outer)[:, entries], added)
+    result = xp.scattered_sums(shape, _indices_of_entries(xp, p, indices, outer)[:, entries], added)
     if p["first"]:
         result += xp.floats(sums)[: p["size"]].reshape(shape)
     return (xp.put(xp.floats(sums), result),)

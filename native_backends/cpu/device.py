@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ...runtime.stats import Stats
 from ...runtime.timing import HOST_CLOCK, Timed, Work
-from ..steps import Recorded, Step, each, work_of
+from ..steps import Recorded, Step, flattened, work_of
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -121,28 +121,28 @@ class CpuBackend(Backend):
     def submit(self, commands: Sequence[Command]) -> None:
         with np.errstate(all="ignore"):
             try:
-                for step in each(commands):
+                for step in flattened(commands):
                     step.run()
             except Exception as error:
                 self._continue_after(commands, step, error)
 
     def _continue_after(self, commands: Sequence[Command], failed: Step, error: Exception) -> NoReturn:
         """After a step of the commands has failed: run the steps that do not need it, and raise the error."""
-        from ..failed_steps import go_on  # a page loads it when a step fails, which delays no start
+        from ..failed_steps import continue_after  # a page loads it when a step fails, which delays no start
 
-        go_on(self, commands, list(each(commands)), failed, error)
+        continue_after(self, commands, list(flattened(commands)), failed, error)
 
     def synchronize(self) -> None:
         """Return at once: `submit` has run all commands to their end."""
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(step, work_of(step)) for step in each((command,))]
+        return [(step, work_of(step)) for step in flattened((command,))]
 
     def submit_timed(self, commands: Sequence[Command]) -> list[Timed]:
         timed = []
         with np.errstate(all="ignore"):
             try:
-                for step in each(commands):
+                for step in flattened(commands):
                     work = work_of(step)
                     start = perf_counter()
                     step.run()

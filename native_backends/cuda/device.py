@@ -22,7 +22,7 @@ from ...runtime.products import tile_class
 from ...runtime.subgroups import reduces_by_subgroups
 from ...runtime.timing import Timed
 from ..c_device import CBackend
-from ..steps import Step, each, work_of
+from ..steps import Step, flattened, work_of
 from . import driver
 from .clock import Clock
 from .context import Context
@@ -124,7 +124,7 @@ class CudaBackend(CBackend):
     def _suspects(self, step: Step | None) -> str:
         """Return the names of the operations one of which has failed, as the end of a sentence."""
         failed = [step] if self._blocking and step is not None else []
-        works = map(work_of, failed or (step for commands in self._submitted for step in each(commands)))
+        works = map(work_of, failed or (step for commands in self._submitted for step in flattened(commands)))
         names = list(dict.fromkeys("copy" if work.kernel is None else work.kernel.name for work in works if work))
         if len(names) < 2:
             return f", in the operation '{names[0]}'" if names else ""
@@ -230,14 +230,14 @@ class CudaBackend(CBackend):
     def record(self, commands: Sequence[Command]) -> Command:
         graph = Graph(self.stream, self._retired.append)
         self._graphs.add(graph)
-        return Replayed.of(list(each(commands)), graph)
+        return Replayed.of(list(flattened(commands)), graph)
 
     def submit(self, commands: Sequence[Command]) -> None:
         self._submitted.append(commands)
         with self.errors():
             for command in commands:
                 if self._blocking or not (isinstance(command, Replayed) and command.graph.launched(command.steps)):
-                    self._run(commands, each((command,)))
+                    self._run(commands, flattened((command,)))
 
     def _run(self, commands: Sequence[Command], steps: Iterator[Step]) -> None:
         """Enqueue steps, some of the commands, one by one."""
@@ -266,7 +266,7 @@ class CudaBackend(CBackend):
         self._submitted.append(commands)
         with self.errors():
             return self._timer.measured(
-                (work_of(step), partial(self._run, commands, iter((step,)))) for step in each(commands)
+                (work_of(step), partial(self._run, commands, iter((step,)))) for step in flattened(commands)
             )
 
     def times(self, ticket: Any) -> list[Timed]:

@@ -84,7 +84,7 @@ class Replayed(Recorded):
         made = cls(tuple(steps))
         made.graph = graph
         for step in steps:
-            for handle in (*(handle for handle, _, _ in step.buffers), step.target):
+            for handle in (*(buffer for buffer, _, _ in step.buffers), step.target):
                 if handle is not None:
                     handle.graphs.add(graph)
         return made

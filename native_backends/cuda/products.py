@@ -56,11 +56,11 @@ _MOST_CALLS = 16
 class Product(NamedTuple):
     """Products of row-major matrices of the same sizes, at regular distances, as cuBLAS is asked for them.
 
-    It counts columns first, so it is told of C = A B as of Cᵀ = Bᵀ Aᵀ.
+    Its matrices are column-major, so C = A B is passed as Cᵀ = Bᵀ Aᵀ.
 
     Attributes:
         sizes: columns of C, rows of C, and the length of the sums.
-        a: how A is read, as it lies or transposed (cublasOperation_t), and elements from one of its lines to the next.
+        a: how A is read, plain or transposed (cublasOperation_t), and elements from one of its columns to the next.
         b: likewise of B.
         starts: the first element of A, B and C.
         distances: elements from one A, B and C to the next.
@@ -147,8 +147,8 @@ class Products:
         ]
 
         def run() -> None:
-            for product_call in calls:
-                self._check(product_call())
+            for call in calls:
+                self._check(call())
 
         return run
 
@@ -208,7 +208,7 @@ def products_of(values: Mapping[str, int], count: int) -> list[Product] | None:
 
 
 def _is_single_run(values: Mapping[str, int]) -> bool:
-    """Matrices lie at the same distance throughout, over both axes of the batch."""
+    """Return whether the distance from a matrix to the next is the same over both axes of the batch."""
     within = values["batch_inner"]
     return within == 1 or all(
         values[f"{name}_outer_stride"] == within * values[f"{name}_batch_stride"] for name in "ab"
@@ -216,7 +216,7 @@ def _is_single_run(values: Mapping[str, int]) -> bool:
 
 
 def _runs(first: int, count: int, within: int, is_single: bool) -> Iterator[tuple[int, int]]:
-    """Products at the same distance from one to the next: the first, and how many."""
+    """Yield the number of the first product and the count of products of each run at equal distances."""
     end = first + count
     while first < end:
         length = end - first if is_single else min(end - first, within - first % within)

@@ -22,7 +22,7 @@ from ...runtime.timing import Timed
 from ...runtime.tuner.attaching import attach_choices
 from ..c_device import CBackend, Launch
 from ..forks import Forks
-from ..steps import Recorded, Step, each, work_of
+from ..steps import Recorded, Step, flattened, work_of
 from .programs import Programs
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class OpenclBackend(CBackend):
         )
 
     def record(self, commands: Sequence[Command]) -> Command:
-        return Recorded(tuple(each(commands)))
+        return Recorded(tuple(flattened(commands)))
 
     def submit(self, commands: Sequence[Command]) -> None:
         self._enqueue_all(commands)
@@ -311,7 +311,7 @@ class OpenclBackend(CBackend):
         events = []
         with self.errors():
             try:
-                for step in each(commands):
+                for step in flattened(commands):
                     events.append((step, step.run()))
             except (cl.Error, OptirsError) as error:
                 self._continue_after(commands, step, error)

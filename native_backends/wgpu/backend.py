@@ -30,7 +30,7 @@ from ...runtime.subgroups import reduces_by_subgroups
 from ...runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ...runtime.tuner.attaching import attach_choices
 from ..compiler_pool import CompilerPool
-from .commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
+from .commands import Copy, Recorded, Run, Upload, encoded, flattened, touched, work_of
 from .packages import WgpuPackage
 from .timestamps import Timestamps
 
@@ -324,7 +324,7 @@ class WgpuBackend(Backend):
         is_new = any(isinstance(command, Run | Copy) for command in commands)
         is_valid = not is_new and all(recording.is_valid for recording in recordings)
         work = []
-        for command in each(commands):
+        for command in flattened(commands):
             if isinstance(command, Upload):
                 self._device.queue.write_buffer(*command)
             else:
@@ -338,7 +338,7 @@ class WgpuBackend(Backend):
 
     def _check_freed(self, commands: Sequence[Command]) -> None:
         """To submit what names memory that was freed ends the process: wgpu-native raises no errors there."""
-        if any(map(self._names_freed, each(commands))):
+        if any(map(self._names_freed, flattened(commands))):
             self._send_independent(commands, "it refers to freed memory")
 
     def _names_freed(self, command: Run | Copy | Upload) -> bool:
@@ -357,7 +357,7 @@ class WgpuBackend(Backend):
 
     def _send_independent(self, commands: Sequence[Command], why: object) -> NoReturn:
         """Nothing of it has run: send what does not need the operation that is wrong, and raise whose fault it is."""
-        every = each(commands)
+        every = flattened(commands)
         wrong = [part for part in every if self._is_wrong(part)]
         spoiled: set[Any] = set()
         sent = []
@@ -378,7 +378,7 @@ class WgpuBackend(Backend):
         await self.read_async(self._fence, 0, 4)
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(part, work_of(part)) for part in each((command,))]
+        return [(part, work_of(part)) for part in flattened((command,))]
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         if self.clock == WALL_TIME:
@@ -390,7 +390,7 @@ class WgpuBackend(Backend):
                 self._device, self._package.seconds_per_tick(self._device)
             )
             timed = []
-            for command in each(commands):
+            for command in flattened(commands):
                 work = work_of(command)
                 if work is None:
                     self._device.queue.write_buffer(*command)

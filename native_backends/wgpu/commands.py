@@ -9,7 +9,7 @@ from ...runtime.backend import Command
 from ...runtime.failures import needs_and_writes
 from ...runtime.timing import Work
 
-__all__ = ["Copy", "Recorded", "Run", "Upload", "each", "encoded", "touched", "work_of"]
+__all__ = ["Copy", "Recorded", "Run", "Upload", "encoded", "flattened", "touched", "work_of"]
 
 
 class Run(NamedTuple):
@@ -53,8 +53,8 @@ class Recorded:
         self.is_valid = False
 
 
-def each(commands: Sequence[Command]) -> list[Any]:
-    """The commands one by one, those of recordings among them."""
+def flattened(commands: Sequence[Command]) -> list[Any]:
+    """Return the commands with those of each recording in its place."""
     single: list[Any] = []
     for command in commands:
         if isinstance(command, Recorded):
@@ -75,7 +75,7 @@ def work_of(command: Run | Copy | Upload) -> Work | None:
 
 
 def encoded(device: Any, commands: Iterable[Run | Copy]) -> Any:
-    """A command buffer for the queue, or None where there are no commands."""
+    """Return a command buffer for the queue; None if there are no commands."""
     encoder = compute_pass = pipeline = None
     for command in commands:
         encoder = encoder or device.create_command_encoder()
@@ -98,7 +98,7 @@ def encoded(device: Any, commands: Iterable[Run | Copy]) -> Any:
 
 
 def touched(command: Run | Copy | Upload) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The buffers whose content a command needs, and those that it writes."""
+    """Return the buffers whose content a command needs, and those that it writes."""
     match command:
         case Run(key=(kernel, *buffers, _)):
             return needs_and_writes(kernel, buffers)

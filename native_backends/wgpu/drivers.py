@@ -70,13 +70,13 @@ def _loads(library: str) -> bool:
 
 
 def _hidden(variables: tuple[str, ...]) -> str:
-    """That a variable names the drivers to use, if one does."""
+    """Return the reason that a variable hides drivers; "" if none does."""
     for variable in variables:
-        said = os.environ.get(variable, "")
-        if said:
-            absent = [file for file in said.split(":") if not os.path.isfile(file)]
+        setting = os.environ.get(variable, "")
+        if setting:
+            absent = [file for file in setting.split(":") if not os.path.isfile(file)]
             fault = f"{', '.join(absent)} does not exist" if absent else "none of them has an adapter"
-            return f"{variable}={said} hides all drivers but those that it names, and {fault}: unset {variable}"
+            return f"{variable}={setting} hides all drivers but those that it names, and {fault}: unset {variable}"
     return ""
 
 

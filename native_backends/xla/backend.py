@@ -42,12 +42,12 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
 
 def _no_platform(error: Exception) -> str:
-    said = os.environ.get("JAX_PLATFORMS")
+    setting = os.environ.get("JAX_PLATFORMS")
     message = f"JAX finds no device ({' '.join(str(error).split()) or 'of the platforms that it was told'})"
     installs = "pip install 'jax[cuda13]' for an NVIDIA GPU, 'jax[tpu]' on a TPU VM"
     return (
-        f"{message}: unset JAX_PLATFORMS={said}, or install JAX for it: {installs}"
-        if said
+        f"{message}: unset JAX_PLATFORMS={setting}, or install JAX for it: {installs}"
+        if setting
         else f"{message}: {installs}"
     )
 

@@ -1,6 +1,6 @@
 """The kernels of rules that keep state per row and per column; see `wgsl.factored_shell`.
 
-What is measured of a line is complete after each dispatch here, so it lies in the first of the line's partials.
+What is measured of a line is complete after each dispatch here, so it is stored in the first of the line's partials.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def measure(rule: BoundRule) -> dict[str, Array]:
     assert on is not None
     if kernel.is_first:
         on = jnp.take(entries_of(rule)[:, 1], blocks.tensor, mode="clip")
-        t = tables.begun(blocks.scalars.words, on)
+        t = tables.struct_at_begin(blocks.scalars.words, on)
     names = shell.member_names(rule.module, f"Partial{kernel.number}")
     measured = blocks.transformed(f"measure_transform_{kernel.number}", blocks.floats("grads"), t, on)
     return {"partials": measured_by_block(names, measured, tables.takes_part(on) & blocks.inside)}

@@ -215,17 +215,17 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     reach = reach_of(kernel, values, largest) if kernel else None
     if kernel is not None and reach is not None:
         traced, fixed = dict(kernel.parameters), {"reach": reach}
-        bound_handles: Any = tuple(number for number, _ in bound)
+        layout: Any = tuple(number for number, _ in bound)
         words: list[Any] = [bound[-1][1]]
         precision = ""  # it multiplies element by element
-        function = partial(_small, kernel, bound_handles, traced, reach)
+        function = partial(_small, kernel, layout, traced, reach)
     else:
         traced = traced_parameters(kernel) if kernel else {}
         fixed = {name: value for name, value in values.items() if name not in traced}
-        bound_handles = tuple((number, size, size == handles[number].count) for number, size in bound)
+        layout = tuple((number, size, size == handles[number].count) for number, size in bound)
         words, precision = [], command.precision
-        function = partial(_single, kernel, bound_handles, fixed, traced, precision, count)
-    key = (kernel, bound_handles, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
+        function = partial(_single, kernel, layout, fixed, traced, precision, count)
+    key = (kernel, layout, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
     if key not in known:
         known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else XLA_OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
@@ -238,7 +238,7 @@ _Bound = Sequence[tuple[int, int, bool]]
 
 
 def _parameters_in(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
-    """The parameters in the vector, from a word on."""
+    """Return the parameters in the vector, which begin at a word."""
     numbered = enumerate(traced.items(), first)
     return {name: as_type(control[number], DTYPES[type_]) for number, (name, type_) in numbered}
 

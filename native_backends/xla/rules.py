@@ -95,7 +95,7 @@ def advance(rule: BoundRule) -> dict[str, Array]:
     bound, measured = rule.bound, kernel.measured
     entries = entries_of(rule)
     tensors = rule.scalars_of(rule.table[: entries.shape[0]])
-    rest = np.uint32(2 if kernel.rule.over_all else 0)
+    inactive = np.uint32(2 if kernel.rule.over_all else 0)
     skip: Any = words(bound["found_inf"])[0] != 0 if kernel.checked else jnp.asarray(False)
     totals: list[Array] = []
     if measured is not None:
@@ -104,11 +104,11 @@ def advance(rule: BoundRule) -> dict[str, Array]:
         skip = skip | (totals[names.index(BAD)] != 0) if kernel.checked else skip
     new: dict[str, Array] = {}
     if rule.transforms is None:
-        is_active = jnp.where(skip, np.uint32(0), jnp.where(entries[:, 1] != 0, np.uint32(1), rest))
+        is_active = jnp.where(skip, np.uint32(0), jnp.where(entries[:, 1] != 0, np.uint32(1), inactive))
         tensors = tensors._replace(is_active=is_active)
     else:
         settled = measured if kernel.settles else None
-        is_active, on, columns = rule.transforms.begin(entries, tensors.words, totals, settled, rest, skip)
+        is_active, on, columns = rule.transforms.begin(entries, tensors.words, totals, settled, inactive, skip)
         tensors = tensors._replace(is_active=is_active, on=on, words=columns)
         if "scaler" in bound:
             scaler = floats(bound["scaler"])

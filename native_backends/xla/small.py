@@ -25,7 +25,7 @@ _LARGEST = 1 << 12
 """Words of the largest buffer of a result."""
 
 _MOST = 1 << 16
-"""The same, times the elements that one of the result is the sum of."""
+"""The most words of a result's buffer, times the number of terms of each of its elements."""
 
 Values = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ class _Elements:
 
 
 def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
-    """How many elements at most one of the result is made of, rounded up; None where shapes have to be known.
+    """Return the most terms of an element of the result, rounded up; None where shapes have to be known.
 
     Args:
         kernel: what to compute.
@@ -175,4 +175,4 @@ _LENGTHS: dict[str, Callable[[Values], int]] = {
     "matmul": lambda p: int(p["inner"]),
     "sum": lambda p: int(min(p["chunk"], p["length"])),
 }
-"""How many elements one of the result is the sum of."""
+"""The number of terms of which each element of a result is the sum, by kernel."""

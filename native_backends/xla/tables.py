@@ -104,7 +104,7 @@ class Blocks:
 
     @classmethod
     def of(cls, rule: BoundRule) -> Blocks:
-        """Those of the table of blocks that the kernel is bound to."""
+        """Return the blocks of the table that the kernel is bound to."""
         tensor, sizes = words(rule.bound["blocks"]).reshape(-1, 2).T
         return cls(rule, tensor, sizes)
 
@@ -162,8 +162,8 @@ class Blocks:
         if "kept" in names:
             values["kept"] = self.floats("kept")
         if "block_entries" in rule.bound:
-            places = words(rule.bound["block_entries"]).reshape(-1, 3)
-            block, first_row, row_size = (places[:, number : number + 1] for number in range(3))
+            entries = words(rule.bound["block_entries"]).reshape(-1, transform_lookup.BLOCK_ENTRY_WORDS)
+            block, first_row, row_size = (column[:, None] for column in entries.T)
             index = block * BLOCK + lax.broadcasted_iota(np.uint32, self.shape, 1)
             values["index"] = index
             rows = (name for name in names if name not in values)

@@ -28,7 +28,7 @@ class Transforms:
         self.gathers = kernel.rule.gathers
 
     def struct(self, columns: Sequence[Array]) -> Any:
-        """The struct Transforms of columns of words."""
+        """Return the struct Transforms of columns of words."""
         remaining, members, functions = iter(columns), iter(self.rule.transforms), self.functions
         values = [
             [_as(next(remaining), next(members).type) for _ in range(stage.members)] for stage in self.rule.stages
@@ -49,7 +49,7 @@ class Transforms:
         """Return the scale of the loss."""
         return floats(self.bound["scaler"])[0] if "scaler" in self.bound else np.float32(1)
 
-    def begun(self, columns: Sequence[Array], on: Array) -> Any:
+    def struct_at_begin(self, columns: Sequence[Array], on: Array) -> Any:
         """Return the struct Transforms at the beginning of a call, from columns of words and the tensors' `on`."""
         live = (on & 1).astype(np.float32)
         return self.functions["begin_transforms"](self.struct(columns), self.settings(), self.scale(), live)
@@ -65,7 +65,7 @@ class Transforms:
         columns: Sequence[Array],
         totals: Sequence[Array],
         number: int | None,
-        rest: Any,
+        inactive: Any,
         skip: Array,
     ) -> tuple[Array, Array, list[Array]]:
         """Run the transforms' part of `advance`, and return is_active, `on` and the columns of words of all tensors.
@@ -75,22 +75,22 @@ class Transforms:
             columns: of words, of the struct Transforms of all tensors.
             totals: what was measured over all tensors.
             number: of the transform that is settled here.
-            rest: what is_active is where a tensor has no gradient.
+            inactive: is_active of a tensor without a gradient.
             skip: this call is left out.
         """
         functions, count = self.functions, entries.shape[0]
         on = jnp.where(skip, np.uint32(0), entries[:, 1])
-        t = self.begun(columns, on)
+        t = self.struct_at_begin(columns, on)
         if number is not None:
             measured = functions[f"Partial{number}"](*totals)
             t = functions[f"settle_transform_{number}"](t, measured, entries[:, 4].astype(np.float32))
         new = [jnp.where(skip, old, value) for value, old in zip(self.columns_of(t, count), columns, strict=True)]
-        is_active = jnp.where(skip, np.uint32(0), functions["activity"](t, on, rest))
+        is_active = jnp.where(skip, np.uint32(0), functions["activity"](t, on, inactive))
         return jnp.broadcast_to(is_active, count), on, new
 
     @staticmethod
     def columns_of(struct: Any, count: int) -> list[Array]:
-        """Columns of words from a struct Transforms of arrays."""
+        """Return columns of words from a struct Transforms of arrays."""
         return [words(jnp.broadcast_to(value, count)) for member in struct for value in member]
 
 

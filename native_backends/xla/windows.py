@@ -93,12 +93,12 @@ class _Axis(NamedTuple):
         pixels: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
         return pixels
 
-    def loop(self, step: Callable[[Any, Any], Any], start: Any) -> Any:
-        """Return the result of `turn(tap, value)` applied for each tap in order, from `start` on."""
+    def loop(self, body: Callable[[Any, Any], Any], start: Any) -> Any:
+        """Return the result of `body(tap, value)` applied for each tap in order, from `start` on."""
         if self.taps > _UNROLLED:
-            return lax.fori_loop(0, self.taps, step, start)
+            return lax.fori_loop(0, self.taps, body, start)
         for tap in range(self.taps):
-            start = step(tap, start)
+            start = body(tap, start)
         return start
 
 

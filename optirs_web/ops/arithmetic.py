@@ -96,7 +96,7 @@ def negate(x: Tensor) -> Tensor:
 def mean(
     x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
 ) -> Tensor:
-    """The mean over axes (all by default). See `sum`.
+    """Return the mean over axes, all by default; the arguments are those of `sum`.
 
     Raises:
         ShapeError: there is nothing to average.

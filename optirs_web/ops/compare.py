@@ -115,7 +115,7 @@ def _compare(name: str, a: Any, b: Any) -> Tensor:
 
 
 def equal(a: Any, b: Any) -> Tensor:
-    """Where a == b, broadcast, as a bool tensor. NaN equals nothing; 0 equals -0.
+    """Return a bool tensor that is true where a == b, which are broadcast. NaN equals nothing; 0 equals -0.
 
     Tensors of different types are compared as float32 if one is, and bools as integers; a number that an integer type
     cannot hold is compared as float32.
@@ -132,7 +132,7 @@ def equal(a: Any, b: Any) -> Tensor:
 
 
 def not_equal(a: Any, b: Any) -> Tensor:
-    """Where a != b; NaN is unequal to everything. See `equal`.
+    """Return where a != b; NaN is unequal to everything. See `equal`.
 
     Example:
         >>> import optirs_web as ow
@@ -144,7 +144,7 @@ def not_equal(a: Any, b: Any) -> Tensor:
 
 
 def less(a: Any, b: Any) -> Tensor:
-    """Where a < b; false where one is NaN. See `equal`.
+    """Return where a < b; false where one is NaN. See `equal`.
 
     Example:
         >>> import optirs_web as ow
@@ -156,7 +156,7 @@ def less(a: Any, b: Any) -> Tensor:
 
 
 def less_equal(a: Any, b: Any) -> Tensor:
-    """Where a <= b; false where one is NaN. See `equal`.
+    """Return where a <= b; false where one is NaN. See `equal`.
 
     Example:
         >>> import optirs_web as ow
@@ -168,7 +168,7 @@ def less_equal(a: Any, b: Any) -> Tensor:
 
 
 def greater(a: Any, b: Any) -> Tensor:
-    """Where a > b; false where one is NaN. See `equal`.
+    """Return where a > b; false where one is NaN. See `equal`.
 
     Example:
         >>> import optirs_web as ow
@@ -180,7 +180,7 @@ def greater(a: Any, b: Any) -> Tensor:
 
 
 def greater_equal(a: Any, b: Any) -> Tensor:
-    """Where a >= b; false where one is NaN. See `equal`.
+    """Return where a >= b; false where one is NaN. See `equal`.
 
     Example:
         >>> import optirs_web as ow
@@ -198,7 +198,7 @@ def _logical(name: str, *values: Any) -> Tensor:
 
 
 def logical_and(a: Any, b: Any) -> Tensor:
-    """Where both are true, broadcast; numbers other than 0 are true, and NaN is.
+    """Return where both are true, which are broadcast; numbers other than 0 are true, and NaN is.
 
     Example:
         >>> import optirs_web as ow
@@ -210,7 +210,7 @@ def logical_and(a: Any, b: Any) -> Tensor:
 
 
 def logical_or(a: Any, b: Any) -> Tensor:
-    """Where at least one is true. See `logical_and`.
+    """Return where at least one is true. See `logical_and`.
 
     Example:
         >>> import optirs_web as ow
@@ -222,7 +222,7 @@ def logical_or(a: Any, b: Any) -> Tensor:
 
 
 def logical_xor(a: Any, b: Any) -> Tensor:
-    """Where one is true and the other is not. See `logical_and`.
+    """Return where one is true and the other is not. See `logical_and`.
 
     Example:
         >>> import optirs_web as ow
@@ -234,7 +234,7 @@ def logical_xor(a: Any, b: Any) -> Tensor:
 
 
 def logical_not(a: Any) -> Tensor:
-    """Where it is false. See `logical_and`.
+    """Return where it is false. See `logical_and`.
 
     Example:
         >>> import optirs_web as ow
@@ -250,7 +250,7 @@ def _classify(name: str, x: Tensor) -> Tensor:
 
 
 def isnan(x: Tensor) -> Tensor:
-    """Where a float32 tensor is NaN.
+    """Return where a float32 tensor is NaN.
 
     Example:
         >>> import optirs_web as ow
@@ -262,7 +262,7 @@ def isnan(x: Tensor) -> Tensor:
 
 
 def isinf(x: Tensor) -> Tensor:
-    """Where a float32 tensor is infinite.
+    """Return where a float32 tensor is infinite.
 
     Example:
         >>> import optirs_web as ow
@@ -274,7 +274,7 @@ def isinf(x: Tensor) -> Tensor:
 
 
 def isfinite(x: Tensor) -> Tensor:
-    """Where a float32 tensor is neither infinite nor NaN.
+    """Return where a float32 tensor is neither infinite nor NaN.
 
     Example:
         >>> import optirs_web as ow

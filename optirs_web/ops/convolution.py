@@ -1,7 +1,7 @@
 """Convolutions: matrix products with the columns of `unfold`, which are made again where a gradient needs them.
 
-Without a library for products these read the pixels from the images instead (`convolution_products`), except in the
-gradient of the images at a stride above 1, where most taps would be on no window.
+On devices without a library for products, they read the pixels from the images instead (`convolution_products`), except
+in the gradient of the images at a stride above 1, where most taps would be on no window.
 
 With the columns U x of an image x (its pixels under each tap of each window), a convolution is W (U x). It is linear in
 x and in W; so are its two gradients, Uᵀ (Wᵀ g) and g (U x)ᵀ, and the three are each other's gradients.

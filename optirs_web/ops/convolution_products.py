@@ -1,7 +1,7 @@
 """Convolutions as matrix products whose right operand is read from images, and is never stored as columns.
 
 GPUs have ``shaders/kernels/convolution.wgsl``, and software adapters ``convolution_quads.wgsl``, which reads padded
-images. Nothing here leaves a history.
+images. These functions leave no history.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = [
     "result_product",
 ]
 
-_STEP = 16  # the length of a part of an inner axis is a multiple of it
-_MOST = 1 << 32
+_DEPTHS = 16  # the length of a part of an inner axis is a multiple of it
+_MODULUS = 1 << 32
 
 
 class Digits(NamedTuple):
-    """How the three digits of a column's or a depth's number give a pixel: of a plane, a row and a column.
+    """The digits of the number of a column or of a depth, by which its pixel is found: a plane, a row and a column.
 
     Attributes:
         bounds: of the digits of rows and columns.
@@ -92,10 +92,10 @@ class ImageProduct(NamedTuple):
 
 
 def are_products_of_images(capabilities: Capabilities, product: ImageProduct, *shapes: tuple[int, ...]) -> bool:
-    """Return whether a device computes convolutions by `multiply_images`.
+    """Return whether `multiply_images` can compute products on a device.
 
-    It has no library for products, and if it is a software adapter it has quads. Images and results have to fit a
-    binding each, also padded as for quads, which take no longer inner axis than other products.
+    That needs a device without a library for products, which has quads if it is a software adapter. Images and results
+    must each fit a binding, for quads with the padding too, and quads limit the length of the inner axis.
 
     Args:
         capabilities: of the device.
@@ -178,13 +178,12 @@ def _multiply_quads(result: Tensor, a: Tensor, images: Tensor, p: ImageProduct) 
     )
 
 
-def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: ImageProduct) -> bool:
+def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, p: ImageProduct) -> bool:
     """Enqueue products by bands of rows, for 3x3 taps on adjacent pixels where `band_launch` gives a kernel.
 
     Returns:
         False if nothing was enqueued.
     """
-    p, capabilities = product, result.device.capabilities
     steps = p.depth_digits.pixels
     is_over_taps = p.depth_digits.bounds == (3, 3) and p.depth_digits.plane > 0
     if not is_over_taps or p.column_digits.pixels != (1, 1) or steps not in ((1, 1), (-1, -1)):
@@ -194,7 +193,7 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
     count = p.columns // p.result_columns
     a_group = p.rows * p.inner
     launch = band_launch(
-        capabilities, p.rows, windows, count, p.groups,
+        result.device.capabilities, p.rows, windows, count, p.groups,
         BY_VECTORS=not filters.view.kind and p.inner % 4 == 0, IS_FLIPPED=is_flipped,
     )  # fmt: skip
     if launch is None:
@@ -211,12 +210,15 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
 
 def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImageProduct) -> None:
     """Enqueue the products of contiguous operands into a contiguous result."""
-    p, capabilities = product, result.device.capabilities
-    if capabilities.quads:
+    if result.device.capabilities.quads:
         _multiply_quads(result, a, images, product)
-        return
-    if _multiply_bands(result, a, images, product):
-        return
+    elif not _multiply_bands(result, a, images, product):
+        _multiply_tiles(result, a, images, product)
+
+
+def _multiply_tiles(result: Tensor, a: Tensor, images: Tensor, p: ImageProduct) -> None:
+    """Enqueue the products by tiles; a long inner axis is cut into parts, whose results are added up."""
+    capabilities = result.device.capabilities
     part_images, part_depths = _parts(capabilities, p)
     depth_parts = -(-p.inner // part_depths)
     parts = -(-p.images // part_images) * depth_parts
@@ -253,7 +255,7 @@ def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImagePro
 
 def _words(pixels: Sequence[int]) -> list[int]:
     """Return numbers that may be negative as 32-bit words, which are added modulo 2**32."""
-    return [number % _MOST for number in pixels]
+    return [number % _MODULUS for number in pixels]
 
 
 def _parts(capabilities: Capabilities, p: ImageProduct) -> tuple[int, int]:
@@ -262,11 +264,11 @@ def _parts(capabilities: Capabilities, p: ImageProduct) -> tuple[int, int]:
     parts = -(-depths // inner_parts(capabilities, p.rows, p.columns, depths, p.groups))
     if parts <= p.images:
         return -(-p.images // parts), p.inner
-    return 1, min(p.inner, -(-p.inner * p.images // (parts * _STEP)) * _STEP)
+    return 1, min(p.inner, -(-p.inner * p.images // (parts * _DEPTHS)) * _DEPTHS)
 
 
 def result_product(w: Windows, images: int, channels: int, filters: int, groups: int) -> ImageProduct:
-    """The result of a convolution: filters by the columns of all images."""
+    """Return the product that gives the result of a convolution: filters by the columns of all images."""
     return ImageProduct(
         groups=groups,
         rows=filters // groups,
@@ -285,9 +287,9 @@ def result_product(w: Windows, images: int, channels: int, filters: int, groups:
 
 
 def image_gradient(w: Windows, images: int, channels: int, filters: int, groups: int) -> ImageProduct:
-    """The gradient of the images, from that of the result, at a stride of 1.
+    """Return the product that gives the gradient of the images, from that of the result, at a stride of 1.
 
-    Here a tap further to the right reads a window further to the left.
+    In it a tap further to the right reads a window further to the left.
     """
     return ImageProduct(
         groups=groups,
@@ -307,7 +309,7 @@ def image_gradient(w: Windows, images: int, channels: int, filters: int, groups:
 
 
 def filter_gradient(w: Windows, images: int, channels: int, filters: int, groups: int) -> ImageProduct:
-    """The gradient of the filters, from that of the result, added up over the images."""
+    """Return the product that gives the gradient of the filters, from that of the result, added up over the images."""
     columns = channels // groups * w.taps
     return ImageProduct(
         groups=groups,

@@ -1,4 +1,4 @@
-"""Sums over axes and broadcasting, each the gradient of the other; and what else reduces axes needs."""
+"""Sums over axes and broadcasting, each the gradient of the other, and what all reductions over axes share."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Repeated along new axes and along axes of length 1. No copy.
+    """Return a view that repeats a tensor along new axes and along axes of length 1.
 
     Raises:
         ShapeError: the shape does not fit.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .pipeline import Pipeline
     from .transforms import Transform
 
-__all__ = ["Layout", "Slots"]
+__all__ = ["Layout"]
 
 
 class Layout:
@@ -112,7 +112,7 @@ class Layout:
         """Return the rows of `hyper` that are set from a group."""
         return [group]
 
-    def follow(self, rates: Mapping[int, View]) -> None:
+    def copy_rates_from(self, rates: Mapping[int, View]) -> None:
         """Have `copy_rates` set `lr` of these groups from these views."""
         if "lr" in self.rule.hyper:
             self.hyper.copied = {
@@ -185,7 +185,7 @@ class Layout:
 
     # Steps.
 
-    def use(self, transforms: Sequence[Transform], params: Sequence[Parameter]) -> None:
+    def use_transforms(self, transforms: Sequence[Transform], params: Sequence[Parameter]) -> None:
         """Set the transforms of gradients; the rule has a stage for each one that has a kernel."""
         if transforms:
             from .pipeline import Pipeline, live_words
@@ -272,6 +272,7 @@ class Layout:
     def run_over(
         self, shard: Shard, kernel: UpdateKernel | MeasureKernel | RoundKernel, shared: Mapping[str, View]
     ) -> None:
+        """Run a kernel over all blocks of an arena, in parts that fit bindings."""
         for first_block, blocks in shard.arena.binding_ranges():
             views = dict(shared)
             if self._partials is not None:

@@ -40,7 +40,7 @@ from .groups import (
     takes_option,
 )
 from .hooks import OptimizerHooks, RemovableHandle
-from .layout import Layout, Slots
+from .layout import Layout
 from .options import (
     LARGEST_FLOAT32,
     NotANumberError,
@@ -52,6 +52,7 @@ from .options import (
     numbers_of,
 )
 from .storage import check_rounding, check_state_dtype, stored_types
+from .stored_state import Slots
 
 if TYPE_CHECKING:
     from .projections import Projection
@@ -362,14 +363,16 @@ class Optimizer:
             recording.before_replay.append(partial(self._check_rates, self._rates()))
         self._prepare_step(params, live)
         projected = [projection.selected(params, live) for projection in self._projections]
-        self._built.device.all_or_nothing(partial(self._change, params, live, projected))
+        self._built.device.all_or_nothing(partial(self._enqueue_updates, params, live, projected))
         if any(live):
             self._note_change(live)
 
     def _prepare_step(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         """Evaluate a subclass's callables, before a step enqueues anything."""
 
-    def _change(self, params: Sequence[Parameter], live: Sequence[bool], projected: Sequence[Sequence[bool]]) -> None:
+    def _enqueue_updates(
+        self, params: Sequence[Parameter], live: Sequence[bool], projected: Sequence[Sequence[bool]]
+    ) -> None:
         self._dispatch(params, live)
         for projection, selected in zip(self._projections, projected, strict=True):
             projection.apply_to(params, selected)
@@ -615,7 +618,7 @@ class Optimizer:
             rule = rule_with(rule, transforms)
         more = {"stored": stored} if any(stored) else {}
         layout = self.layout_type(rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite, **more)
-        layout.use(transforms, params)
+        layout.use_transforms(transforms, params)
         if self._layout is not None:
             self._layout.retire()
         self._layout = layout
@@ -703,7 +706,7 @@ class Optimizer:
     def _set_hyper(self) -> None:
         """Write the options to the device: those that are tensors are copied in each step."""
         self._refreshed = ()
-        self._built.follow({number: lr.view for number, lr in self._rates().items()})
+        self._built.copy_rates_from({number: lr.view for number, lr in self._rates().items()})
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
 
     # The interface `recovery.Recoverable`.

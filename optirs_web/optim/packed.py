@@ -55,7 +55,7 @@ def packed_slot(batch: Batch, name: str) -> Packed | None:
 def packed_stack(
     kind: str, buffers: Mapping[str, Buffer], name: str, shape: tuple[int, int], positions: Sequence[int]
 ) -> Packed:
-    """Return the states at these positions in buffers that `stacks.buffers_of` made."""
+    """Return the states at these positions in the buffers of a stack."""
     rows, columns = shape
     largest = buffers.get(slot_storage.largest_name(name))
     largest_view = None if largest is None else View.whole(largest)

@@ -18,12 +18,12 @@ class Scheduled(NamedTuple):
     """An option of a group on a device.
 
     Attributes:
-        places: where the value goes.
+        words: the words of the table `hyper` that are written.
         base: what the first schedule is applied to.
         chain: schedules, each applied to the value of the one before; and the number of the count of each.
     """
 
-    places: OptionWords
+    words: OptionWords
     base: float
     chain: Sequence[tuple[int, Schedule]]
 
@@ -58,7 +58,7 @@ def schedule_table(device: Device, rows: Sequence[Scheduled], counts: Sequence[f
     forms = {form: number for number, form in enumerate(dict.fromkeys(row.form for row in rows))}
     width = max(len(row.constants) for row in rows)
     kernel = OptionKernel.of("schedule", _module(list(forms), len(counts), width))
-    heads = [[*row.places, forms[row.form], row.base, *counts, *row.constants] for row in rows]
+    heads = [[*row.words, forms[row.form], row.base, *counts, *row.constants] for row in rows]
     length = len(kernel.members)
     return OptionTable(device, kernel, [head + [0.0] * (length - len(head)) for head in heads])
 

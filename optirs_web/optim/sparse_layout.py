@@ -117,7 +117,7 @@ class SparseLayout(Layout):
             UnsupportedError: a transform, or the type in which something is stored, does not support rows.
         """
         for number in rows:
-            self._refuse(number)
+            self._check_takes_rows(number)
         if any(stage.over for stage in self.rule.stages):
             for number, grad in rows.items():
                 self.device.copy(grad.to_dense().view, self._home(number).grad_view())
@@ -129,7 +129,7 @@ class SparseLayout(Layout):
         finally:
             self._rows, self._sums, self._others = {}, {}, None
 
-    def _refuse(self, number: int) -> None:
+    def _check_takes_rows(self, number: int) -> None:
         stored = dict(self._shard_of[number].stored)
         if PARAM in stored:
             raise UnsupportedError(
@@ -169,13 +169,13 @@ class SparseLayout(Layout):
             self._detect_nonfinite(self._blocks_of_others(shard), shard.arena.grads, tensors, found_inf)
 
     def run_range(
-        self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
+        self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first_block: int, blocks: int, workgroups: int
     ) -> None:
         if self._rows and isinstance(kernel, UpdateKernel):
             if not self._has_others(shard):
                 return
-            shared = {**shared, "blocks": self._blocks_of_others(shard).block_view(first, blocks)}
-        super().run_range(shard, kernel, shared, first, blocks, workgroups)
+            shared = {**shared, "blocks": self._blocks_of_others(shard).block_view(first_block, blocks)}
+        super().run_range(shard, kernel, shared, first_block, blocks, workgroups)
 
     def _after_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         for number, sums in self._sums.items():

@@ -26,7 +26,7 @@ def room(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def buffers_of(
+def _buffers_of(
     device: Device, count: int, shapes: Mapping[str, tuple[int, int]], stored: Mapping[str, str]
 ) -> dict[str, Buffer]:
     """Allocate a buffer of zeros for each state of `count` tensors; state in fewer bits has whole blocks."""
@@ -99,4 +99,4 @@ def new_stack(
 ) -> AlikeStack:
     """Return a stack of zeros for these tensors."""
     kinds = {name: kind for name, kind in stored if name in shapes}
-    return AlikeStack(tuple(tensors), shapes, buffers_of(device, len(tensors), shapes, kinds), kinds)
+    return AlikeStack(tuple(tensors), shapes, _buffers_of(device, len(tensors), shapes, kinds), kinds)

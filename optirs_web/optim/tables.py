@@ -22,7 +22,7 @@ from ..wgsl.rule_shell import ENTRY_WORDS
 
 __all__ = ["HostTable", "HyperTable", "ScalarTable", "TensorTable", "filled"]
 
-_OF_A_SCHEDULE = b"\xff\xff\xff\xff"  # a NaN that no option is
+_NOT_WRITTEN = b"\xff\xff\xff\xff"  # stands for words that the host does not write: a NaN that no option is
 
 
 def filled(device: Device, content: array[Any]) -> Buffer:
@@ -127,7 +127,7 @@ class HyperTable:
         words = [word for row in self.rows for word in row]
         content = bytearray(struct.pack(f"<{len(words)}f", *words))
         for word in (*self.scheduled, *self.copied):
-            content[4 * word : 4 * word + 4] = _OF_A_SCHEDULE
+            content[4 * word : 4 * word + 4] = _NOT_WRITTEN
         before = self._content
         end = 0
         for start in range(0, len(content), 4):
@@ -152,7 +152,7 @@ class HyperTable:
 
 def _is_to_write(content: bytearray, before: bytes, offset: int) -> bool:
     word = content[offset : offset + 4]
-    return word != before[offset : offset + 4] and word != _OF_A_SCHEDULE
+    return word != before[offset : offset + 4] and word != _NOT_WRITTEN
 
 
 class ScalarTable:

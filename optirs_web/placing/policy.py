@@ -129,7 +129,7 @@ def current() -> Policy | None:
             _inner.replace(reopened)
         else:
             with _lock:
-                _for_all_threads[:] = [(by, reopened if set_ is policy else set_) for by, set_ in _for_all_threads]
+                _for_all_threads[:] = [(by, reopened if other is policy else other) for by, other in _for_all_threads]
         return reopened
     return policy
 

@@ -218,11 +218,11 @@ class Device(DeviceMemory):
             observe(kernel, views)
         self._enqueue(Launch(kernel, tuple(views), grid, tuple(parameters)))
 
-    def _refuse(self, kernel: Kernel, asked: int, limit: int, what: str) -> None:
+    def _refuse(self, kernel: Kernel, needed: int, limit: int, unit: str) -> None:
         """Raise the error of a limit, unless what is recorded will not run."""
         recording = self.recording
         if recording is None or recording.runs:
-            raise DeviceLimitError(kernel.name, asked, limit, self.name, what)
+            raise DeviceLimitError(kernel.name, needed, limit, self.name, unit)
 
     def copy(self, source: View, target: View) -> None:
         """Enqueue a copy between two views of equal size, or record it."""
@@ -286,7 +286,7 @@ class Device(DeviceMemory):
         self._is_recorded = self.recording is not None
 
     def _bound(self, launch: Recorded) -> Command:
-        """The backend's command for it."""
+        """Return the backend's command for a launch or a copy."""
         if isinstance(launch, Copy):
             source, target = launch.source, launch.target
             from_ = source.buffer.handle, source.offset, source.nbytes
@@ -327,10 +327,10 @@ class Device(DeviceMemory):
                     self.stats.dispatches, self.stats.copies = before
                     if is_last or not isinstance(error, OutOfDeviceMemoryError):
                         raise
-                    asked = error.asked
+                    requested = error.asked
                 finally:
                     self._held = None
-                self._try_last_resorts(asked)
+                self._try_last_resorts(requested)
             self._pending += held
             if len(self._pending) >= self._backend.pending_limit:
                 self.flush()

@@ -69,7 +69,7 @@ class DeviceMemory(ABC):
         self._closed = False
         self._pool = Pool()
         self._limit = _limit_from_environment()
-        self._asked: dict[Any, int] = {}  # of each handle in use, the bytes that its owner asked for
+        self._requested: dict[Any, int] = {}  # of each handle in use, the bytes that its owner asked for
         self._live_bytes = 0
         self._peak_bytes = 0
         self._reused = 0
@@ -203,9 +203,9 @@ class DeviceMemory(ABC):
         with self.lock:
             self._take_back()
             return MemoryStats(
-                live_buffers=len(self._asked),
+                live_buffers=len(self._requested),
                 live_bytes=self._live_bytes,
-                asked_bytes=sum(self._asked.values()),
+                asked_bytes=sum(self._requested.values()),
                 pooled_bytes=self._pool.nbytes,
                 pool=self._pool.sizes(),
                 peak_bytes=self._peak_bytes,
@@ -216,10 +216,10 @@ class DeviceMemory(ABC):
                 recovered=self._recovered,
             )
 
-    def _new_handle(self, nbytes: int, asked: int) -> Any:
+    def _new_handle(self, nbytes: int, requested: int) -> Any:
         if nbytes > self.capabilities.max_buffer_bytes:
-            raise self._no_memory(asked, self.capabilities.max_buffer_bytes)
-        handle = self._with_room(asked, lambda: self._allocate_within_limit(nbytes))
+            raise self._no_memory(requested, self.capabilities.max_buffer_bytes)
+        handle = self._with_room(requested, lambda: self._allocate_within_limit(nbytes))
         self._allocated += 1
         return handle
 
@@ -228,29 +228,29 @@ class DeviceMemory(ABC):
             raise AllocationFailed
         return self._backend.allocate(nbytes)
 
-    def _with_room(self, asked: int, call: Callable[[], Any]) -> Any:
+    def _with_room(self, requested: int, call: Callable[[], Any]) -> Any:
         """Call what needs memory. Where there is none, give the pool back and call again; then try the last resorts."""
         try:
             return call()
         except AllocationFailed:
-            self._tell("exhausted", None, asked)
+            self._tell("exhausted", None, requested)
         for make_room in (lambda _: self.trim(), self._try_last_resorts):
-            make_room(asked)
+            make_room(requested)
             try:
                 result = call()
             except AllocationFailed:
                 continue
             self._recovered += 1
             return result
-        raise self._no_memory(asked, self._limit)
+        raise self._no_memory(requested, self._limit)
 
     def note_recording(self, step: RecordedStep) -> None:
         """Have a step forget its recordings here when the device is out of memory; it is recorded again if called."""
         with self.lock:
             self._recorded_steps.add(step)
 
-    def _try_last_resorts(self, asked: int) -> None:
-        if self._held is not None:  # `all_or_nothing` tries them when it has let go of what it enqueued
+    def _try_last_resorts(self, requested: int) -> None:
+        if self._held is not None:  # `all_or_nothing` tries them when it has dropped what it enqueued
             return
         with self.lock:
             steps = list(self._recorded_steps)
@@ -258,32 +258,34 @@ class DeviceMemory(ABC):
             step.forget(self)
         gc.collect()  # memory may be held by garbage in cycles
         for let_go in self.last_resorts:
-            let_go(asked)
+            let_go(requested)
         self.trim()
 
-    def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
+    def _no_memory(self, requested: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
         with suppress(MemoryError):  # there may be too little even for this
             from .exhaustion import largest_holders  # needed for this error alone
 
             note += largest_holders(self)
-        return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
+        return OutOfDeviceMemoryError(
+            requested, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note
+        )
 
-    def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:
-        self._asked[handle] = asked
+    def _hold(self, handle: Any, nbytes: int, requested: int, event: str) -> None:
+        self._requested[handle] = requested
         self._live_bytes += nbytes
         held = self._live_bytes + self._pool.nbytes
         if held > self._peak_bytes:
             self._peak_bytes = held
         if self.memory_observers:
-            self._tell(what, handle, nbytes)
+            self._tell(event, handle, nbytes)
 
     def _drop(self, handle: Any, nbytes: int) -> None:
-        del self._asked[handle]
+        del self._requested[handle]
         self._live_bytes -= nbytes
 
-    def _tell(self, what: str, handle: Any, nbytes: int) -> None:
+    def _tell(self, event: str, handle: Any, nbytes: int) -> None:
         for observe in self.memory_observers:
-            observe(what, handle, nbytes)
+            observe(event, handle, nbytes)
 
     def _check_open(self) -> None:
         if self._closed:

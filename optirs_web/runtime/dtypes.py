@@ -53,7 +53,7 @@ class PackedFloat(DType):
     """A float of 16 bits, two to a word, the first in its lower half. Kernels read and write it as f32.
 
     Memoryviews have neither type, so values are read as float32, which holds them exactly. NumPy gets float16, but
-    float32 for bfloat16, which it has not.
+    float32 for bfloat16, which it lacks.
     """
 
     itemsize: int = 2
@@ -79,7 +79,7 @@ BOOL = DType("bool", "u32", "?")
 FLOAT16 = PackedFloat("float16", "f32", "f")
 BFLOAT16 = PackedFloat("bfloat16", "f32", "f")
 
-DTYPES = {dtype.name: dtype for dtype in (FLOAT32, INT32, UINT32, BOOL, FLOAT16, BFLOAT16)}
+DTYPES = {type_.name: type_ for type_ in (FLOAT32, INT32, UINT32, BOOL, FLOAT16, BFLOAT16)}
 """By name."""
 
 DTypeLike = str | DType | type

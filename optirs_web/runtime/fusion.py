@@ -284,13 +284,13 @@ def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_k
     assert isinstance(producer.recorded, Launch)
     if producer.after is not None:
         outputs = producer.after.outputs
-        place = next(place for place, output in enumerate(outputs) if output.view == view)
-        rest = outputs if is_kept else (*outputs[:place], *outputs[place + 1 :])
-        joined = inlined(consumer, number, producer.after, place, keeps=False)
+        position = next(position for position, output in enumerate(outputs) if output.view == view)
+        others = outputs if is_kept else (*outputs[:position], *outputs[position + 1 :])
+        joined = inlined(consumer, number, producer.after, position, keeps=False)
         if joined is None:
             return None
         # `inlined` puts the steps of the producer first, so what its outputs get is numbered as before.
-        after = joined._replace(outputs=(*joined.outputs, *rest))
+        after = joined._replace(outputs=(*joined.outputs, *others))
     else:
         if 4 * consumer.size != view.nbytes or view != view_of(producer.recorded, hook.binding):
             return None

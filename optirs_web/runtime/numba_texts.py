@@ -89,13 +89,13 @@ def fused_of(kernel: ElementwiseKernel | FusedMapKernel | FusedKernel) -> Fused:
 
 
 def _with_value(fused: Fused) -> Fused:
-    def without_value(argument: Argument) -> Argument:
+    def as_tensor(argument: Argument) -> Argument:
         return ("tensor", len(fused.tensor_types)) if argument[0] == "value" else argument
 
-    steps = tuple(step._replace(arguments=tuple(map(without_value, step.arguments))) for step in fused.steps)
+    steps = tuple(step._replace(arguments=tuple(map(as_tensor, step.arguments))) for step in fused.steps)
     return fused._replace(
         steps=steps,
         tensor_types=(*fused.tensor_types, "f32"),
         flat=(*fused.flat, True),
-        outputs=tuple(map(without_value, fused.outputs)),
+        outputs=tuple(map(as_tensor, fused.outputs)),
     )

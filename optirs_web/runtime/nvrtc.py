@@ -85,6 +85,6 @@ def _value(answer: tuple[Any, ...]) -> Any:
 
 def _bytes(size: Any, fill: Any, program: Any) -> bytes:
     """Return the bytes that `fill` writes for a program; `size` says how many they are."""
-    content = bytearray(_value(size(program)))  # which the other writes into
+    content = bytearray(_value(size(program)))  # which `fill` writes into
     fill(program, content)
     return bytes(content)

@@ -1,9 +1,9 @@
 """Kernels that change options of parameter groups on a device: schedules, and reductions on a plateau.
 
-A map module has a struct `Row` of float32, beginning with those of `OptionWords`, and a function `follow`. That
+A map module has a struct `Row` of float32, which begins with the members of `OptionWords`, and a function `follow`. It
 returns the row as it is afterwards, and an `Option` of ``shaders/schedules/option.wgsl``. A dispatch applies it to each
-row of a table, and stores the options that have changed in the table `hyper` of an optimizer. `follow` is given what
-its parameters are called:
+row of a table, and stores the options that have changed in the table `hyper` of an optimizer. The names of the
+parameters of `follow` say what they are:
 
     row        the row
     current    the option as `hyper` has it
@@ -45,7 +45,7 @@ class OptionWords(NamedTuple):
 
 
 def host_functions(module: syntax.Module, *names: str) -> Mapping[str, Callable[..., Any]]:
-    """Map functions of a linked module, and its structs, over Python's floats: in float64."""
+    """Return functions of a linked map module, and its structs, that compute with Python's floats: in float64."""
     return compile_python(print_python(module, FLOAT, list(names)), f"{module.file} on the host")
 
 

@@ -14,8 +14,8 @@ from .pool import size_class
 
 __all__ = ["Place", "Plan", "plan"]
 
-_LINE = 64
-"""Bytes of a line of a processor's cache."""
+_CACHE_LINE = 64
+"""Bytes."""
 
 
 class Place(NamedTuple):
@@ -78,15 +78,15 @@ def plan(
     taken: list[list[_Taken]] = []  # of each piece, by start
     apart = _apart(recorded, is_own) if capabilities.parts == "apart" else {}
     has_parts = capabilities.parts != "none"
-    alignment = max(_LINE, capabilities.offset_alignment)
+    alignment = max(_CACHE_LINE, capabilities.offset_alignment)
     spans = _spans(recorded, is_own, is_temporary, len(recorded))
     for span in sorted(spans, key=lambda span: (-span.buffer.nbytes, span.first - span.last)):
         nbytes = span.buffer.nbytes
         refused = {places[other].piece for other in apart.get(span.buffer, ()) if other in places}
         for piece in range(len(sizes)) if has_parts else reversed(range(len(sizes))):
             offset = _free_offset(taken[piece], span)
-            is_reached = offset == 0 or is_temporary(span.buffer)
-            if piece not in refused and is_reached and offset + nbytes <= sizes[piece]:
+            may_begin_there = offset == 0 or is_temporary(span.buffer)
+            if piece not in refused and may_begin_there and offset + nbytes <= sizes[piece]:
                 break
         else:
             piece, offset = len(sizes), 0
@@ -100,7 +100,7 @@ def plan(
 
 
 def _free_offset(taken: Sequence[_Taken], span: _Span) -> int:
-    """Return the first offset from which a buffer is free of those that a piece has during its span, by start."""
+    """Return the first offset at which a buffer overlaps none of `taken`, in order of start, that lives in its span."""
     offset, nbytes = 0, span.buffer.nbytes
     for start, end, first, last in taken:
         if first <= span.last and span.first <= last:
@@ -111,7 +111,7 @@ def _free_offset(taken: Sequence[_Taken], span: _Span) -> int:
 
 
 def _apart(recorded: Sequence[Recorded], is_own: Callable[[Buffer], bool]) -> dict[Buffer, set[Buffer]]:
-    """Return by buffer those that a launch reads where it writes this one, or writes where it touches this one."""
+    """Return by buffer those that share a launch with it which writes one of the two."""
     apart: defaultdict[Buffer, set[Buffer]] = defaultdict(set)
     for launch in recorded:
         written = {view.buffer for view in launch.writes if is_own(view.buffer)}

@@ -1,4 +1,4 @@
-"""Who reads and writes what in a list of launches and copies, and where most memory is needed; buffers exchanged."""
+"""The launches and copies of a list that read and write each buffer, and the replacement of buffers in them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Uses", "placed", "renamed"]
 
 
 class Uses:
-    """Who reads and writes each buffer, by place in a list."""
+    """The launches and copies that read and write each buffer, by index in a list."""
 
     def __init__(self, recorded: Sequence[Recorded]) -> None:
         self.readers: defaultdict[Buffer, list[int]] = defaultdict(list)
         self.writers: defaultdict[Buffer, list[int]] = defaultdict(list)
-        for at, one in enumerate(recorded):
-            for view in one.reads:
+        for at, command in enumerate(recorded):
+            for view in command.reads:
                 self.readers[view.buffer].append(at)
-            for view in one.writes:
+            for view in command.writes:
                 self.writers[view.buffer].append(at)
 
     def repeat(self, launches: Sequence[Recorded], kept: Buffer, at: int) -> None:
@@ -36,39 +36,39 @@ class Uses:
                 insort(self.readers[view.buffer], at)
 
     def held(self, is_temporary: Callable[[Buffer], bool], count: int) -> list[int]:
-        """Bytes needed at each place for what is between."""
+        """Return for each index the bytes of temporary buffers that are alive."""
         changes = [0] * (count + 1)
         for buffer in {*self.readers, *self.writers}:
             if is_temporary(buffer):
-                places = [*self.readers[buffer], *self.writers[buffer]]
-                changes[min(places)] += buffer.nbytes
-                changes[max(places) + 1] -= buffer.nbytes
+                indices = [*self.readers[buffer], *self.writers[buffer]]
+                changes[min(indices)] += buffer.nbytes
+                changes[max(indices) + 1] -= buffer.nbytes
         return [*accumulate(changes)]
 
     def writer(self, view: View, before: int) -> int | None:
-        """The one launch that writes the buffer of this view, if there is one, before another."""
+        """Return the index of the only launch that writes the buffer of a view, if it is less than `before`."""
         writers = self.writers[view.buffer]
         return writers[0] if len(writers) == 1 and writers[0] < before else None
 
 
-def renamed(one: Recorded, names: Mapping[Buffer, Buffer]) -> Recorded:
-    """The launch or copy with other buffers in the place of some."""
-    if not any(view.buffer in names for view in (*one.reads, *one.writes)):
-        return one
-    return _with_views(one, lambda view: View(names.get(view.buffer, view.buffer), view.offset, view.nbytes))
+def renamed(command: Recorded, names: Mapping[Buffer, Buffer]) -> Recorded:
+    """Return the launch or copy with some of its buffers replaced by others."""
+    if not any(view.buffer in names for view in (*command.reads, *command.writes)):
+        return command
+    return _with_views(command, lambda view: View(names.get(view.buffer, view.buffer), view.offset, view.nbytes))
 
 
-def placed(one: Recorded, places: Mapping[Buffer, View]) -> Recorded:
-    """Return the launch or copy with the memory of some buffers in their place."""
+def placed(command: Recorded, places: Mapping[Buffer, View]) -> Recorded:
+    """Return the launch or copy with some of its buffers replaced by the memory that they have."""
 
     def moved(view: View) -> View:
         place = places.get(view.buffer)
         return view if place is None else View(place.buffer, place.offset + view.offset, view.nbytes)
 
-    return _with_views(one, moved)
+    return _with_views(command, moved)
 
 
-def _with_views(one: Recorded, change: Callable[[View], View]) -> Recorded:
-    if isinstance(one, Copy):
-        return Copy(change(one.source), change(one.target))
-    return Launch(one.kernel, tuple(map(change, one.views)), one.grid, one.parameters)
+def _with_views(command: Recorded, change: Callable[[View], View]) -> Recorded:
+    if isinstance(command, Copy):
+        return Copy(change(command.source), change(command.target))
+    return Launch(command.kernel, tuple(map(change, command.views)), command.grid, command.parameters)

@@ -3,9 +3,9 @@
 A module has transforms if `transform_glue` added a struct ``Transforms``. The gradient in `update` and `measure` is
 then the result of ``transform_gradient``, which may need these buffers:
 
-    kept          the gradients accumulated since the last step, in the layout of the arena; `update` writes them
-    block_entries  for each block its index in its tensor, and the index of the tensor's first row
-    rowsN         the result of transform N for each row
+    kept           the gradients accumulated since the last step, in the layout of the arena; `update` writes them
+    block_entries  for each block its index in its tensor, the index of the tensor's first row, and the length of rows
+    rowsN          the result of transform N for each row
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def loop_of(loops: Loops, name: str) -> Loop:
 
 
 def threads() -> int:
-    """How many a kernel may use: OPTIRS_CPU_THREADS, and no more than Numba has (NUMBA_NUM_THREADS, or the cores).
+    """Return how many threads a kernel may use: OPTIRS_CPU_THREADS, and at most NUMBA_NUM_THREADS or the cores.
 
     Raises:
         ValueError: the variable holds something else than a number of threads.

@@ -1,4 +1,4 @@
-"""Compilation beside the run: a process of its own compiles loops, and leaves the machine code in the cache on disk.
+"""Compiles loops in another process while the program runs; the machine code is left in the cache on disk.
 
 In a thread Numba, which compiles mostly in Python, would slow steps down meanwhile; forks would inherit its lock of the
 compiler, held by nobody; and the program could not end safely while LLVM runs. The process starts with the first

@@ -85,20 +85,20 @@ class Params:
     Args:
         kind: of `wgsl.param_storage`; "" for float32.
         stored: the bytes of the parameters.
-        beside: those of the codes stored next to them, if there are any.
+        codes: the bytes of the 16-bit codes stored next to them, if there are any.
     """
 
     def __init__(self, kind: str, stored: Array, codes: Array | None) -> None:
         self._kind = kind
         self._stored = xp.floats(stored)
-        self._beside = None if codes is None else xp.codes(codes, 16)
+        self._codes = None if codes is None else xp.codes(codes, 16)
 
     def load(self, part: slice) -> Array:
         """Return some elements, as they are updated, as float32."""
         params: Array = self._stored[part]
-        if self._beside is None:
+        if self._codes is None:
             return params
-        return np.asarray(whole_params(xp, self._kind, params, self._beside[part].astype(np.uint32)))
+        return np.asarray(whole_params(xp, self._kind, params, self._codes[part].astype(np.uint32)))
 
     def store(self, part: slice, values: Array, seed: int | None = None) -> None:
         """Store some elements; without a seed those that are rounded at random are rounded to the nearest."""
@@ -110,17 +110,17 @@ class Params:
             random = np.arange(part.start, part.stop, dtype=np.uint32), np.uint32(seed)
         self._stored[part], codes = split_params(xp, self._kind, values, random)
         if codes is not None:
-            assert self._beside is not None
-            self._beside[part] = codes
+            assert self._codes is not None
+            self._codes[part] = codes
 
     def round(self, part: slice) -> None:
         """Round some elements to the nearest, but for vectors of bfloat16."""
         old = self._stored[part].copy()
-        codes = None if self._beside is None else self._beside[part].copy()
+        codes = None if self._codes is None else self._codes[part].copy()
         digits = np.zeros(-(-old.size // 4) * 4, np.uint32)
         digits[: old.size] = old.view(np.uint32) & 0xFFFF
         stay = np.repeat(~digits.reshape(-1, 4).any(axis=1), 4)[: old.size]
         self.store(part, self.load(part))
         self._stored[part][stay] = old[stay]
-        if self._beside is not None and codes is not None:
-            self._beside[part][stay] = codes[stay]
+        if self._codes is not None and codes is not None:
+            self._codes[part][stay] = codes[stay]

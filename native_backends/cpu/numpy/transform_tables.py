@@ -40,7 +40,7 @@ class TransformTables:
             self.block_entries = bound["block_entries"].view(np.uint32).reshape(-1, transform_lookup.BLOCK_ENTRY_WORDS)
 
     def struct(self, words: Array) -> Any:
-        """The struct Transforms of one row of words, or of a table of them."""
+        """Return the struct Transforms of a row of words, or of a table of them."""
         columns = iter(np.moveaxis(words, -1, 0))
         members = iter(self.rule.transforms)
         values = [[_as(next(columns), next(members).type) for _ in range(stage.members)] for stage in self.rule.stages]
@@ -51,7 +51,7 @@ class TransformTables:
 
     @staticmethod
     def columns_of(struct: Any, count: int) -> Array:
-        """A table of words from a struct Transforms of arrays."""
+        """Return a table of words from a struct Transforms of arrays."""
         values = [value for member in struct for value in member]
         return np.stack([_words(np.broadcast_to(value, count)) for value in values], axis=1)
 
@@ -60,7 +60,7 @@ class TransformTables:
         return on != 0 if self.gathers else (on & 1) != 0
 
     def call(self, function: str, tensor: int, part: slice, grad: Array, t: Any = None, on: Any = None) -> Any:
-        """A function of the glue over some elements of a tensor."""
+        """Return the result of a function of the transforms over some elements of a tensor."""
         return self.functions[function](*self._arguments(function, tensor, part, grad, t, on))
 
     def _arguments(self, function: str, tensor: int, part: slice, grad: Array, t: Any, on: Any) -> Iterator[Any]:

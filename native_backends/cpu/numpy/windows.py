@@ -1,4 +1,4 @@
-"""Windows that slide over images, in NumPy: a turn for each tap, over all windows at once."""
+"""Windows that slide over images, in NumPy: a pass for each tap, over all windows at once."""
 
 from __future__ import annotations
 

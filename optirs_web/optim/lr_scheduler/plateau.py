@@ -1,4 +1,4 @@
-"""Torch's scheduler that looks at a metric, which may stay on the device."""
+"""Torch's scheduler that follows a metric, which may stay on the device."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _on_host() -> Mapping[str, Callable[..., Any]]:
 
 @checked
 class ReduceLROnPlateau(LRScheduler):
-    """Times a factor when a metric has stopped improving, as `torch.optim.lr_scheduler.ReduceLROnPlateau`.
+    """Multiplies an option by a factor when a metric has stopped improving, as torch's `ReduceLROnPlateau`.
 
     The metric is a number; or a tensor of one element on the optimizer's device, which is not read: the device keeps
     count from then on, and the groups have the value of before until `get_last_lr()` or `state_dict()` reads it.
@@ -114,19 +114,19 @@ class ReduceLROnPlateau(LRScheduler):
             raise UnsupportedError(
                 "in a compiled step the metric must be a tensor, and the option have one scheduler only"
             )
-        schedules = schedulers_of(self.optimizer)
-        schedules.notice()
+        schedulers = schedulers_of(self.optimizer)
+        schedulers.notice()
         self._watch(float(metrics.item() if isinstance(metrics, Tensor) else metrics))
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        schedules.set(self.param, self._values())
+        schedulers.set(self.param, self._values())
         self._last_lr = self._values()
 
     @property
     def _is_alone(self) -> bool:
-        schedules = schedulers_of(self.optimizer)
-        words = schedules.words_of(0, self.param)
+        schedulers = schedulers_of(self.optimizer)
+        words = schedulers.words_of(0, self.param)
         is_known = bool(words) and words[0].at != NOWHERE
-        return schedules.on(self.param) == [self] and is_known and schedules.is_by_name(self.param)
+        return schedulers.on(self.param) == [self] and is_known and schedulers.is_by_name(self.param)
 
     @property
     def _numbers(self) -> dict[str, float]:
@@ -210,11 +210,11 @@ class ReduceLROnPlateau(LRScheduler):
         if before is layout and table is not None:
             return
         self._bound_all()
-        schedules, device = schedulers_of(self.optimizer), layout.device
+        schedulers, device = schedulers_of(self.optimizer), layout.device
         best = max(-_WORST, min(_WORST, self.best))
         progress = best, self.num_bad_epochs, self.cooldown_counter
         options = [
-            (group, words) for group in range(len(self.min_lrs)) for words in schedules.words_of(group, self.param)
+            (group, words) for group in range(len(self.min_lrs)) for words in schedulers.words_of(group, self.param)
         ]
         rows = [[*words, self.min_lrs[group], *progress] for group, words in options]
         self._table, self._device_layout = OptionTable(device, OptionKernel.of("plateau"), rows), layout
@@ -225,7 +225,7 @@ class ReduceLROnPlateau(LRScheduler):
             if before.hyper.scheduled.issuperset(words.written):  # only the device has the current value
                 for word in words.written:
                     device.copy(before.hyper.word_view(word), layout.hyper.word_view(word))
-                schedules.note(group, self.param, by_device=True)
+                schedulers.note(group, self.param, by_device=True)
 
     def _before_notice(self) -> None:
         layout = self.optimizer._layout
@@ -246,12 +246,12 @@ class ReduceLROnPlateau(LRScheduler):
         best, bad_epochs, cooldown = contents["progress"].cast("f")
         self.best = best if abs(best) < _WORST else self.best
         self._count(bad_epochs, cooldown)
-        schedules = schedulers_of(self.optimizer)
+        schedulers = schedulers_of(self.optimizer)
         for number, group in enumerate(self.optimizer.param_groups[: len(self.min_lrs)]):
             value = contents[str(number)].cast("f")[0]
             if _FLOAT.pack(get_option(group, self.param)) != _FLOAT.pack(value):
                 set_option(group, self.param, value, is_written=True)
-            schedules.note(number, self.param, by_device=True)
+            schedulers.note(number, self.param, by_device=True)
         self._last_lr = self._values()
         return list(self._last_lr)
 

@@ -373,7 +373,7 @@ class SchedulerSet:
             scheduler._grow()
         self.notice()
         if self._table is not table or self.layout is not layout:
-            raise StaleProgramError("the schedules have changed; record the step again")
+            raise StaleProgramError("the schedulers have changed; record the step again")
 
     def _follow(self, members: Sequence[LRScheduler], table: OptionTable | None, staged: Sequence[_Staged]) -> None:
         self._advance(members, table, is_recorded=True)

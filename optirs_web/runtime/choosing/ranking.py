@@ -157,14 +157,14 @@ def _required(
     usable: Sequence[AdapterInfo], listed: Mapping[str, Sequence[AdapterInfo]], known: Collection[str]
 ) -> list[AdapterInfo]:
     """Return the adapters that OPTIRS_REQUIRE names; all of them if it names no device."""
-    said = os.environ.get("OPTIRS_REQUIRE", "")
-    names = [name for name in map(str.strip, said.split(",")) if name.partition(":")[0] in known]
+    setting = os.environ.get("OPTIRS_REQUIRE", "")
+    names = [name for name in map(str.strip, setting.split(",")) if name.partition(":")[0] in known]
     allowed = [adapter for adapter in usable if not names or adapter.name in names or adapter.label in names]
     if not allowed and names:
         other = f", and falling back to {usable[0].label} is not allowed" if usable else ""
         reasons = "; ".join(_why_not(name, listed.get(name.partition(":")[0], ())) for name in names)
         raise DeviceNotAvailableError(
-            f"OPTIRS_REQUIRE={said} allows 'auto' only {' or '.join(names)}{other}: {reasons}"
+            f"OPTIRS_REQUIRE={setting} allows 'auto' only {' or '.join(names)}{other}: {reasons}"
         )
     return allowed
 
