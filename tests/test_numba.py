@@ -592,3 +592,28 @@ def test_what_cannot_be_had_says_what_to_do(monkeypatch, both):
     monkeypatch.setattr(numba_cpu, "version", missing)
     with pytest.raises(DeviceNotAvailableError, match=r"package numba is not installed: pip install 'numba>=0.61'"):
         described(monkeypatch, OPTIRS_CPU="numba")
+
+
+ONE_STEP = """
+import os
+import numpy as np
+import optirs_web as ow
+
+param = ow.Parameter(np.ones(5, np.float32), device="cpu")
+ow.optim.SGD([param], lr=0.1).step(grads=[np.ones(5, np.float32)])
+print(sorted({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere OpenMP is not GNU's, whose settings are shown here")
+@pytest.mark.parametrize("policy", [None, "active"])
+def test_threads_of_openmp_soon_sleep_unless_the_environment_says_otherwise(numba, policy):
+    environment = {**os.environ, "OPTIRS_CPU": "numba", "OMP_DISPLAY_ENV": "verbose"}
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        environment.pop(name, None)
+    if policy:
+        environment["OMP_WAIT_POLICY"] = policy
+    done = subprocess.run([sys.executable, "-c", ONE_STEP], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ("['OMP_WAIT_POLICY']" if policy else "[]")
+    assert ("GOMP_SPINCOUNT = '2000'" in done.stderr) == (policy is None)
