@@ -179,11 +179,11 @@ def test_a_matrix_that_kernels_see_in_parts_is_stepped_as_a_whole(name, open_dev
     results = []
     for blocks in (10_000, 64):
 
-        def windows(arena, blocks=blocks):
+        def binding_ranges(arena, blocks=blocks):
             for first in range(0, arena.blocks, blocks):
                 yield first, min(blocks, arena.blocks - first)
 
-        monkeypatch.setattr(Arena, "windows", windows)
+        monkeypatch.setattr(Arena, "binding_ranges", binding_ranges)
         ours, optimizer = make(name, params, vulkan)
         for step_grads in grads:
             optimizer.step(grads=step_grads)

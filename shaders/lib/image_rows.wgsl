@@ -15,36 +15,35 @@ struct Operands {
     of_depth: Digits,
 }
 
-// The digits of four depths.
-struct Depths { plane: vec4<u32>, down: vec4<u32>, across: vec4<u32> }
+// The digits of a depth.
+struct Depth { plane: u32, down: u32, across: u32 }
 
-fn offsets_of_columns(columns: vec4<u32>, operands: Operands) -> vec4<u32> {
-    let rows = columns / operands.of_column.width;
-    return rows / operands.of_column.height * operands.of_column.plane
-        + rows % operands.of_column.height * operands.of_column.down
-        + columns % operands.of_column.width * operands.of_column.across;
+fn offset_of_column(column: u32, operands: Operands) -> u32 {
+    let digits = operands.of_column;
+    let row = column / digits.width;
+    return row / digits.height * digits.plane + row % digits.height * digits.down + column % digits.width * digits.across;
 }
 
-fn depths_at(numbers: vec4<u32>, operands: Operands) -> Depths {
-    let rows = numbers / operands.of_depth.width;
-    return Depths(rows / operands.of_depth.height, rows % operands.of_depth.height, numbers % operands.of_depth.width);
+fn depth_at(number: u32, operands: Operands) -> Depth {
+    let row = number / operands.of_depth.width;
+    return Depth(row / operands.of_depth.height, row % operands.of_depth.height, number % operands.of_depth.width);
 }
 
 // Digits are added, since digits of the sum would take two divisions.
-fn four_later(depths: Depths, operands: Operands) -> Depths {
-    let added = depths_at(vec4<u32>(4u), operands);
-    let across = depths.across + added.across;
-    let is_next = across >= vec4<u32>(operands.of_depth.width);
-    let down = depths.down + added.down + select(vec4<u32>(0u), vec4<u32>(1u), is_next);
-    let is_below = down >= vec4<u32>(operands.of_depth.height);
-    return Depths(
-        depths.plane + added.plane + select(vec4<u32>(0u), vec4<u32>(1u), is_below),
-        down - select(vec4<u32>(0u), vec4<u32>(operands.of_depth.height), is_below),
-        across - select(vec4<u32>(0u), vec4<u32>(operands.of_depth.width), is_next),
+fn four_later(depth: Depth, operands: Operands) -> Depth {
+    let added = depth_at(4u, operands);
+    let across = depth.across + added.across;
+    let is_next = across >= operands.of_depth.width;
+    let down = depth.down + added.down + select(0u, 1u, is_next);
+    let is_below = down >= operands.of_depth.height;
+    return Depth(
+        depth.plane + added.plane + select(0u, 1u, is_below),
+        down - select(0u, operands.of_depth.height, is_below),
+        across - select(0u, operands.of_depth.width, is_next),
     );
 }
 
-fn offsets_of_depths(depths: Depths, operands: Operands) -> vec4<u32> {
-    return depths.plane * operands.of_depth.plane + depths.down * operands.of_depth.down
-        + depths.across * operands.of_depth.across;
+fn offset_of_depth(depth: Depth, operands: Operands) -> u32 {
+    let digits = operands.of_depth;
+    return depth.plane * digits.plane + depth.down * digits.down + depth.across * digits.across;
 }

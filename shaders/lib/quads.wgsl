@@ -13,8 +13,8 @@ import package::lib::operands::{Place, a, b, b_vectors};
 // Kernels of matrices choose this family by QUADS; that of convolutions has no other.
 @if(QUADS) import package::lib::operands::Operands;
 @else import package::lib::image_rows::Operands;
-@if(QUADS) import package::lib::matrix_rows::{Depths, depths_at, four_later, offsets_of_columns, offsets_of_depths};
-@else import package::lib::image_rows::{Depths, depths_at, four_later, offsets_of_columns, offsets_of_depths};
+@if(QUADS) import package::lib::matrix_rows::{depth_at, four_later, offset_of_column, offset_of_depth};
+@else import package::lib::image_rows::{depth_at, four_later, offset_of_column, offset_of_depth};
 
 // How B is read: by elements with any strides; BY_DEPTH, a vector of four depths of a column, of which there are a
 // multiple of four; or ACROSS, a vector of four columns at a depth, likewise. See tile.wgsl.
@@ -97,7 +97,12 @@ fn sums_at(
     let a_stride = operands.a_inner_stride;
     let last = operands.rows - 1u;
     let last_column = operands.columns - select(1u, 4u, B_STAGING == ACROSS);
-    let columns = offsets_of_columns(min(place.column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last_column)), operands);
+    let columns = vec4<u32>(
+        offset_of_column(min(place.column, last_column), operands),
+        offset_of_column(min(place.column + 1u, last_column), operands),
+        offset_of_column(min(place.column + 2u, last_column), operands),
+        offset_of_column(min(place.column + 3u, last_column), operands),
+    );
     let own = lane % 4u;
     let row0 = min(place.row + 0u, last) * operands.a_row_stride;
     let row1 = min(place.row + 1u, last) * operands.a_row_stride;
@@ -133,10 +138,17 @@ fn sums_at(
     var sum15 = vec4<f32>(0.0);
     let a_offset = own * a_stride;
     var a_at = a_start;
-    var depths = depths_at(vec4<u32>(own, own ^ 1u, own ^ 2u, own ^ 3u), operands);
+    var depth0 = depth_at(own, operands);
+    var depth1 = depth_at(own ^ 1u, operands);
+    var depth2 = depth_at(own ^ 2u, operands);
+    var depth3 = depth_at(own ^ 3u, operands);
     var depth = 0u;
     for (; depth + 4u <= operands.inner; depth += 4u) {
-        let rows = rows_of_b(b_start + offsets_of_depths(depths, operands), own, columns);
+        let offsets = vec4<u32>(
+            offset_of_depth(depth0, operands), offset_of_depth(depth1, operands), offset_of_depth(depth2, operands),
+            offset_of_depth(depth3, operands),
+        );
+        let rows = rows_of_b(b_start + offsets, own, columns);
         let at = a_at + a_offset;
         sum0 = add_four(sum0, a[at + row0], rows);
         sum1 = add_four(sum1, a[at + row1], rows);
@@ -155,12 +167,14 @@ fn sums_at(
         sum14 = add_four(sum14, a[at + row14], rows);
         sum15 = add_four(sum15, a[at + row15], rows);
         a_at += 4u * a_stride;
-        depths = four_later(depths, operands);
+        depth0 = four_later(depth0, operands);
+        depth1 = four_later(depth1, operands);
+        depth2 = four_later(depth2, operands);
+        depth3 = four_later(depth3, operands);
     }
     if B_STAGING != BY_DEPTH { // there `inner` is a multiple of four
         for (; depth < operands.inner; depth++) {
-            let b_at = offsets_of_depths(depths_at(vec4<u32>(depth), operands), operands).x;
-            let b_row = b_row_at(b_start + b_at, columns);
+            let b_row = b_row_at(b_start + offset_of_depth(depth_at(depth, operands), operands), columns);
             sum0 = fma(vec4<f32>(a[a_at + row0]), b_row, sum0);
             sum1 = fma(vec4<f32>(a[a_at + row1]), b_row, sum1);
             sum2 = fma(vec4<f32>(a[a_at + row2]), b_row, sum2);
