@@ -80,7 +80,6 @@ class CudaBackend(CBackend):
             replaced=frozenset() if library() is None else REPLACED,
             tiles=tile_class(info),
             subgroups=reduces_by_subgroups(info),
-            parts="free",
         )
         self.device = device
         self._memory: weakref.WeakSet[Memory] = weakref.WeakSet()
