@@ -98,21 +98,26 @@ def close(got, want, terms, tolerance=1e-6):
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * terms**0.5 * 8)
 
 
-@pytest.mark.parametrize("cut", [False, True], ids=["at once", "in parts"])
-@pytest.mark.parametrize("tile", [_32, _64, SMALL], ids=str)
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution_and_its_gradients_equal_float64(open_device, as_on_gpu, name, tile, cut):
-    device = open_device("vulkan")
-    images, filters, options = CONVOLUTIONS[name]
+def equals_float64(device, images, filters, options):
+    """Assert that a convolution of these shapes and its gradients equal those in float64."""
     x, w = numbers(*images), numbers(*filters)
     want, slopes, of_images, of_filters = by_taps(x, w, lambda shape: numbers(*shape), **options)
-    kernels = as_on_gpu(device, tile, 64 if cut else 0)
     ours = [ow.tensor(values, device=device, requires_grad=True) for values in (x, w)]
     result = ops.conv2d(*ours, **options)
     result.backward(ow.tensor(slopes.astype(np.float32), device=device))
     close(result.numpy(), want, filters[1] * filters[2] * filters[3])
     close(ours[0].grad.numpy(), of_images, filters[0] * filters[2] * filters[3])
     close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["at once", "in parts"])
+@pytest.mark.parametrize("tile", [_32, _64, SMALL], ids=str)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_and_its_gradients_equal_float64(open_device, as_on_gpu, name, tile, cut):
+    device = open_device("vulkan")
+    images, filters, options = CONVOLUTIONS[name]
+    kernels = as_on_gpu(device, tile, 64 if cut else 0)
+    equals_float64(device, images, filters, options)
     names = [kernel.name for kernel in kernels]
     is_pixelwise = filters[2:] == (1, 1) and "stride" not in options
     assert names.count(PIXELS) == 3 - is_pixelwise - ("stride" in options)
@@ -129,14 +134,7 @@ def test_a_convolution_by_quads_and_its_gradients_equal_float64(open_device, mon
     kernels = []
     monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel.name)])
     images, filters, options = CONVOLUTIONS[name]
-    x, w = numbers(*images), numbers(*filters)
-    want, slopes, of_images, of_filters = by_taps(x, w, lambda shape: numbers(*shape), **options)
-    ours = [ow.tensor(values, device=device, requires_grad=True) for values in (x, w)]
-    result = ops.conv2d(*ours, **options)
-    result.backward(ow.tensor(slopes.astype(np.float32), device=device))
-    close(result.numpy(), want, filters[1] * filters[2] * filters[3])
-    close(ours[0].grad.numpy(), of_images, filters[0] * filters[2] * filters[3])
-    close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
+    equals_float64(device, images, filters, options)
     is_pixelwise = filters[2:] == (1, 1) and "stride" not in options
     assert kernels.count(QUADS) == 3 - is_pixelwise - ("stride" in options)
     assert "unfold" not in kernels
@@ -169,15 +167,8 @@ def test_quads_are_given_columns_where_a_launch_would_exceed_a_limit(open_device
 def test_a_convolution_by_bands_and_its_gradients_equal_float64(open_device, as_on_gpu, name):
     device = open_device("vulkan")
     images, filters, options, *bands = BANDS[name]
-    x, w = numbers(*images), numbers(*filters)
-    want, slopes, of_images, of_filters = by_taps(x, w, lambda shape: numbers(*shape), **options)
     kernels = as_on_gpu(device, _32)
-    ours = [ow.tensor(values, device=device, requires_grad=True) for values in (x, w)]
-    result = ops.conv2d(*ours, **options)
-    result.backward(ow.tensor(slopes.astype(np.float32), device=device))
-    close(result.numpy(), want, filters[1] * 9)
-    close(ours[0].grad.numpy(), of_images, filters[0] * 9)
-    close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
+    equals_float64(device, images, filters, options)
     used = [kernel for kernel in kernels if kernel.name in (BAND, PIXELS)]
     assert [kernel.name for kernel in used] == [BAND if bands_ else PIXELS for bands_ in (*bands, None)]
     tiles = [

@@ -12,7 +12,7 @@ from optirs_web import nn
 from optirs_web.runtime import program
 from optirs_web.runtime.backend import Capabilities
 from optirs_web.runtime.buffer import Buffer, View
-from optirs_web.runtime.planning import Place, Plan, plan
+from optirs_web.runtime.planning import Location, Plan, plan
 
 WEBGPU = Capabilities(1 << 28, 1 << 27, 8, 256, 65_535, frozenset())
 POINTERS = replace(WEBGPU, parts="free")
@@ -52,14 +52,14 @@ def needed(launches, held):
 @given(programs(), st.sampled_from(["free", "apart", "none"]))
 def test_buffers_that_are_needed_at_the_same_time_have_bytes_of_their_own(case, parts):
     launches, held = case
-    sizes, places = planned(launches, replace(WEBGPU, parts=parts), held)
+    sizes, locations = planned(launches, replace(WEBGPU, parts=parts), held)
     spans = needed(launches, held)
-    assert places.keys() == spans.keys()
+    assert locations.keys() == spans.keys()
     for (one, (first, last)), (other, (begin, end)) in combinations(spans.items(), 2):
-        if first <= end and begin <= last and places[one].piece == places[other].piece:
-            starts = places[one].offset, places[other].offset
+        if first <= end and begin <= last and locations[one].piece == locations[other].piece:
+            starts = locations[one].offset, locations[other].offset
             assert starts[0] + one.nbytes <= starts[1] or starts[1] + other.nbytes <= starts[0]
-    for one, (piece, offset) in places.items():
+    for one, (piece, offset) in locations.items():
         assert offset % WEBGPU.offset_alignment == 0
         assert offset + one.nbytes <= sizes[piece]
         assert offset == 0 or one not in held
@@ -68,12 +68,12 @@ def test_buffers_that_are_needed_at_the_same_time_have_bytes_of_their_own(case, 
 @given(programs())
 def test_no_piece_is_read_and_written_by_a_launch_where_the_device_forbids_it(case):
     launches, held = case
-    places = planned(launches, WEBGPU, held).places
+    locations = planned(launches, WEBGPU, held).locations
     for one in launches:
         written = {view.buffer for view in one.writes}
         for target in written:
             for other in written | {view.buffer for view in one.reads}:
-                assert other is target or places[other].piece != places[target].piece
+                assert other is target or locations[other].piece != locations[target].piece
 
 
 def test_small_buffers_share_the_bytes_of_a_large_one_that_is_no_longer_needed():
@@ -133,8 +133,10 @@ def test_a_step_gives_the_same_bits_in_shared_memory_as_where_each_buffer_has_it
     shared = trained(device)
 
     def apart(recorded, is_own, is_temporary, capabilities):
-        buffers = plan(recorded, is_own, is_temporary, capabilities).places
-        return Plan([one.nbytes for one in buffers], {one: Place(piece, 0) for piece, one in enumerate(buffers)})
+        buffers = plan(recorded, is_own, is_temporary, capabilities).locations
+        return Plan(
+            [buffer.nbytes for buffer in buffers], {buffer: Location(piece, 0) for piece, buffer in enumerate(buffers)}
+        )
 
     monkeypatch.setattr(program, "plan", apart)
     alone = trained(device)

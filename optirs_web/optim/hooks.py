@@ -69,7 +69,8 @@ class OptimizerHooks:
         for hook in (*global_step_pre_hooks, *self.step_pre):
             changed = hook(optimizer, args, kwargs)
             if changed is not None:
-                if not (isinstance(changed, tuple) and [*map(type, changed)] == [tuple, dict]):
+                is_pair = isinstance(changed, tuple) and len(changed) == 2
+                if not (is_pair and isinstance(changed[0], tuple) and isinstance(changed[1], dict)):
                     raise TypeError(f"a hook before a step must return None or (args, kwargs), not {changed!r}")
                 args, kwargs = changed
         return args, kwargs

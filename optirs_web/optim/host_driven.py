@@ -15,13 +15,12 @@ from ..errors import CheckpointError, ShapeError, UnsupportedError
 from ..hostdata import host_data
 from ..ops.launch import apply
 from ..ops.reduce import sum as sum_of
-from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.driving import drive, drive_async
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor
-from .optimizer import NOT_COPIED, Optimizer, Params
+from .optimizer import Optimizer, Params
 from .state import check_kind
 from .vectors import Reading, Space, dot, fold_magnitudes, largest, read, sum_of_magnitudes
 
@@ -124,23 +123,14 @@ class HostDriven(Optimizer):
         """
         raise ValueError(f"{type(self).__name__} doesn't support per-parameter options (parameter groups)")
 
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = {*NOT_COPIED, "_space", *self._kept}
-        kept = {name: value for name, value in vars(self).items() if name not in left_out}
-        content = self._space.device.read_all(self.state_views())
-        return {**kept, "_saved": self.state_reader()(content)["state"]}
-
     _kept: tuple[str, ...] = ()
     """The attributes that hold the state."""
 
-    def __setstate__(self, content: dict[str, Any]) -> None:
-        content = dict(content)
-        saved = content.pop("_saved")
-        self._reset()
-        vars(self).update(content)
-        self._build()
-        self._take_state(self._checked(saved.get(0, {})))
-        keep_track(self)
+    def _not_copied(self) -> set[str]:
+        return {*super()._not_copied(), "_space", *self._kept}
+
+    def _write_state(self, new_state: Mapping[int, Mapping[str, Any]]) -> None:
+        self._take_state(self._checked(new_state.get(0, {})))
 
     # Steps.
 
@@ -303,7 +293,7 @@ class HostDriven(Optimizer):
     def revive(self, device: Device) -> None:
         assert self._snapshot is not None
         self._build()
-        self._take_state(self._checked(self._snapshot.get(0, {})))
+        self._write_state(self._snapshot)
 
 
 def _host_array(content: bytes, shape: tuple[int, ...]) -> Any:

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_FLOAT32",
-    "NOT_COPIED",
     "Optimizer",
     "Options",
     "Params",
@@ -72,12 +71,6 @@ __all__ = [
 
 _IMMUTABLE = {bool, float, int, str, tuple, type(None)}
 """Types of options that only another object changes; those of lists, arrays and tensors change in place."""
-
-NOT_COPIED = {
-    "_layout", "_built_params", "_built_flags", "_unused_slots", "_checked_options", "_refreshed", "_schedules",
-    "_hooks", "_snapshot", "_snapshot_rates",
-}  # fmt: skip
-"""The attributes that follow from the others, or belong to one object."""
 
 
 class Optimizer:
@@ -751,9 +744,17 @@ class Optimizer:
 
     # Copies.
 
+    def _not_copied(self) -> set[str]:
+        """Return the names of the attributes that follow from the others, or belong to one object."""
+        return {
+            "_layout", "_built_params", "_built_flags", "_unused_slots", "_checked_options", "_refreshed",
+            "_schedules", "_hooks", "_snapshot", "_snapshot_rates",
+        }  # fmt: skip
+
     def __getstate__(self) -> dict[str, Any]:
         """For `copy.deepcopy` and `pickle`: the groups with their parameters, and the state on the host. Waits."""
-        kept = {name: value for name, value in vars(self).items() if name not in NOT_COPIED}
+        left_out = self._not_copied()
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
         content = self._built.device.read_all(self.state_views())
         return {**kept, "_state": self.state_reader()(content)["state"]}
 

@@ -12,20 +12,19 @@ from typing import NamedTuple
 
 from ..errors import UnsupportedError
 from ..wgsl import syntax
-from ..wgsl.fused_shell import Argument, Fused
-from .buffer import View
+from ..wgsl.fused_shell import Fused, value_as_tensor
 from .fused_kernels import FusedMapKernel, fused_map_kernel
 from .kernels import Binding, CooperativeKernel, Kernel
 from .launches import Launch
-from .mapped import Mapped, StridedView, fused_of, row_major
+from .mapped import Mapped, fused_of
 
 __all__ = ["BlockedProductKernel", "Layout", "blocked_product", "can_follow", "layout_of"]
 
 _LEAST, _BLOCK = 1 << 15, 1 << 16
-"""Elements of an operand that is worth it, and of a block, which stay in a processor's cache."""
+"""The fewest elements of an operand that is computed by blocks, and the most of a block, to stay in a cache."""
 
 _SMALL, _LEAST_ROWS, _LEAST_ROWS_OF_LARGE = 1 << 16, 128, 1024
-"""Rows of a block, at least: where what it is multiplied by, or added to, has at most `_SMALL` elements, or not."""
+"""The fewest rows of a block where the other operand, or the sum, has at most `_SMALL` elements; and otherwise."""
 
 _LEAST_BLOCKS, _MOST_BLOCKS = 4, 64
 """With fewer the blocks would take about the memory that the operand does; more take longer to bind."""
@@ -123,7 +122,7 @@ class BlockedProductKernel(Kernel):
 
     @property
     def module(self) -> syntax.Module:
-        """There is none."""
+        """Raise UnsupportedError: no device has it as a shader."""
         raise UnsupportedError(f"'{self.name}' runs where a library multiplies, and has no shader")
 
     @cached_property
@@ -140,7 +139,7 @@ class BlockedProductKernel(Kernel):
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Those of the product, then those of the map functions."""
+        """The parameters of the product, then those of the map functions."""
         before = [(f"before_{name}", type_) for name, type_ in self.before.parameters]
         after = [(f"after_{name}", type_) for name, type_ in self.after.parameters] if self.after is not None else []
         return (*self.base.parameters, *before, *after)
@@ -176,20 +175,7 @@ def blocked_product(launch: Launch, operand: str, before: Mapped, after: Mapped 
     if after is None:
         made = _kernel(kernel, operand, fused_before, None, layout)
         return Launch(made, (*views, result), launch.grid, tuple(parameters))
-    fused_after, following = fused_of(_with_product(after, result))
-    made = _kernel(kernel, operand, fused_before, fused_after, layout)
+    fused_after, following = fused_of(after)
+    made = _kernel(kernel, operand, fused_before, value_as_tensor(fused_after), layout)
     views += [*(tensor.view for tensor in after.tensors), *(output.view for output in after.outputs)]
     return Launch(made, tuple(views), launch.grid, (*parameters, after.size, *following))
-
-
-def _with_product(after: Mapped, product: View) -> Mapped:
-    """Return the expression with the product as its last tensor instead of the value of a hook."""
-    number = len(after.tensors)
-
-    def moved(argument: Argument) -> Argument:
-        return ("tensor", number) if argument[0] == "value" else argument
-
-    steps = tuple(step._replace(arguments=tuple(map(moved, step.arguments))) for step in after.steps)
-    outputs = tuple(output._replace(value=moved(output.value)) for output in after.outputs)
-    tensors = (*after.tensors, StridedView(product, "f32", 0, row_major(after.dims)))
-    return after._replace(steps=steps, outputs=outputs, tensors=tensors)

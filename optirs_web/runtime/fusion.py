@@ -177,7 +177,9 @@ class _Fusion:
             return
         hook = HOOKS.get(launch.kernel.name, {}).get("loaded")
         bindings = _OPERANDS if self._is_product(launch) else () if hook is None else (hook.binding,)
-        any(self._load(at, launch, binding) for binding in bindings)
+        for binding in bindings:
+            if self._load(at, launch, binding):
+                return
 
     def _is_product(self, launch: Launch) -> bool:
         """Return whether an operand of the launch may be computed block by block."""
@@ -185,7 +187,7 @@ class _Fusion:
         return is_matmul and self.nodes.blocked_products
 
     def _load(self, at: int, launch: Launch, binding: str) -> bool:
-        """Compute what a kernel reads at a binding as it is read."""
+        """Compute what a kernel reads at a binding as it is read; return whether that is done."""
         view = view_of(launch, binding)
         first = self.nodes.producer(view, before=at)
         producer = self.nodes[first] if first is not None else None

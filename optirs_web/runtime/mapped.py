@@ -1,4 +1,4 @@
-"""Launches of map functions as expressions over walks, which can be put into one another."""
+"""Launches of map functions as expressions over strided views, which can be put into one another."""
 
 from __future__ import annotations
 

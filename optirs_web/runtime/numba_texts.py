@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..wgsl import numba_shell, shell, types
-from ..wgsl.fused_shell import Argument, Fused, Step
+from ..wgsl.fused_shell import Argument, Fused, Step, value_as_tensor
 from ..wgsl.numba_shell import Loops
 from .fused_kernels import FusedKernel, FusedMapKernel
 from .kernels import ElementwiseKernel, Kernel
@@ -65,7 +65,7 @@ def fused_of(kernel: ElementwiseKernel | FusedMapKernel | FusedKernel) -> Fused:
     if isinstance(kernel, FusedMapKernel):
         return kernel.fused
     if isinstance(kernel, FusedKernel):
-        return _with_value(kernel.fused) if kernel.hook.function == "stored" else kernel.fused
+        return value_as_tensor(kernel.fused) if kernel.hook.function == "stored" else kernel.fused
     declared = shell.function_of(kernel.map_module, kernel.name)
     is_bool = declared.return_type == types.BOOL
     kinds = iter(kernel.operands)
@@ -86,16 +86,3 @@ def fused_of(kernel: ElementwiseKernel | FusedMapKernel | FusedKernel) -> Fused:
     result = "u32" if is_bool else str(declared.return_type)
     flat = (kernel.rank == 0,) * len(tensors)
     return Fused((step,), tuple(tensors), flat, tuple(scalars), (("step", 0),), (result,), kernel.rank)
-
-
-def _with_value(fused: Fused) -> Fused:
-    def as_tensor(argument: Argument) -> Argument:
-        return ("tensor", len(fused.tensor_types)) if argument[0] == "value" else argument
-
-    steps = tuple(step._replace(arguments=tuple(map(as_tensor, step.arguments))) for step in fused.steps)
-    return fused._replace(
-        steps=steps,
-        tensor_types=(*fused.tensor_types, "f32"),
-        flat=(*fused.flat, True),
-        outputs=tuple(map(as_tensor, fused.outputs)),
-    )

@@ -12,13 +12,13 @@ from .buffer import Buffer
 from .launches import Recorded
 from .pool import size_class
 
-__all__ = ["Place", "Plan", "plan"]
+__all__ = ["Location", "Plan", "plan"]
 
 _CACHE_LINE = 64
 """Bytes."""
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """The memory of a buffer: the number of a piece, and the offset in it in bytes."""
 
     piece: int
@@ -30,11 +30,11 @@ class Plan(NamedTuple):
 
     Attributes:
         sizes: of the pieces, in bytes.
-        places: by buffer.
+        locations: by buffer.
     """
 
     sizes: list[int]
-    places: dict[Buffer, Place]
+    locations: dict[Buffer, Location]
 
 
 class _Span(NamedTuple):
@@ -60,7 +60,7 @@ def plan(
     is_temporary: Callable[[Buffer], bool],
     capabilities: Capabilities,
 ) -> Plan:
-    """Return pieces of memory, and the place of each buffer, in as few bytes as a greedy choice finds.
+    """Return pieces of memory, and the location of each buffer, in as few bytes as a greedy choice finds.
 
     The largest buffers choose first, of equal ones those that are needed longest. Each takes the first bytes of the
     first piece that are free during its span, or begins a piece where there are none; without parts it takes all of
@@ -74,7 +74,7 @@ def plan(
         capabilities: of the device.
     """
     sizes: list[int] = []
-    places: dict[Buffer, Place] = {}
+    locations: dict[Buffer, Location] = {}
     taken: list[list[_Taken]] = []  # of each piece, by start
     apart = _apart(recorded, is_own) if capabilities.parts == "apart" else {}
     has_parts = capabilities.parts != "none"
@@ -82,7 +82,7 @@ def plan(
     spans = _spans(recorded, is_own, is_temporary, len(recorded))
     for span in sorted(spans, key=lambda span: (-span.buffer.nbytes, span.first - span.last)):
         nbytes = span.buffer.nbytes
-        refused = {places[other].piece for other in apart.get(span.buffer, ()) if other in places}
+        refused = {locations[other].piece for other in apart.get(span.buffer, ()) if other in locations}
         for piece in range(len(sizes)) if has_parts else reversed(range(len(sizes))):
             offset = _free_offset(taken[piece], span)
             may_begin_there = offset == 0 or is_temporary(span.buffer)
@@ -93,10 +93,10 @@ def plan(
             rounded = size_class(nbytes)
             sizes.append(rounded if rounded <= capabilities.max_buffer_bytes else nbytes)
             taken.append([])
-        places[span.buffer] = Place(piece, offset)
+        locations[span.buffer] = Location(piece, offset)
         end = -(-(offset + nbytes) // alignment) * alignment if has_parts else sizes[piece]
         insort(taken[piece], _Taken(offset, end, span.first, span.last))
-    return Plan(sizes, places)
+    return Plan(sizes, locations)
 
 
 def _free_offset(taken: Sequence[_Taken], span: _Span) -> int:

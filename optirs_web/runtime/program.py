@@ -14,7 +14,7 @@ from .fusion import fuse, stays
 from .launches import Copy, Launch, Recorded
 from .modes import Block, Mode
 from .planning import Plan, plan
-from .uses import placed
+from .uses import relocated
 
 if TYPE_CHECKING:
     from .device import Device
@@ -177,14 +177,16 @@ class Program:
             self._compute_again()
             planned = self._allocate_plan(allocate)
         pieces = [self._piece(handle, nbytes) for handle, nbytes in self._owned]
-        places = {buffer: View(pieces[at.piece], at.offset, buffer.nbytes) for buffer, at in planned.places.items()}
-        self.launches = [placed(launch, places) for launch in self.launches]
+        locations = {
+            buffer: View(pieces[at.piece], at.offset, buffer.nbytes) for buffer, at in planned.locations.items()
+        }
+        self.launches = [relocated(launch, locations) for launch in self.launches]
         for own in self._made:
             held = own.held_by() if own.held_by is not None else None
             if held is None:
                 continue
-            if own in places:
-                held.handle = places[own].buffer.handle
+            if own in locations:
+                held.handle = locations[own].buffer.handle
             else:  # no launch touches it
                 self._owned.append(allocate(own.nbytes))
                 held.handle = self._owned[-1][0]

@@ -10,7 +10,7 @@ from itertools import accumulate
 from .buffer import Buffer, View
 from .launches import Copy, Launch, Recorded
 
-__all__ = ["Uses", "placed", "renamed"]
+__all__ = ["Uses", "relocated", "renamed"]
 
 
 class Uses:
@@ -58,12 +58,12 @@ def renamed(command: Recorded, names: Mapping[Buffer, Buffer]) -> Recorded:
     return _with_views(command, lambda view: View(names.get(view.buffer, view.buffer), view.offset, view.nbytes))
 
 
-def placed(command: Recorded, places: Mapping[Buffer, View]) -> Recorded:
-    """Return the launch or copy with some of its buffers replaced by the memory that they have."""
+def relocated(command: Recorded, locations: Mapping[Buffer, View]) -> Recorded:
+    """Return the launch or copy with some of its buffers replaced by their locations."""
 
     def moved(view: View) -> View:
-        place = places.get(view.buffer)
-        return view if place is None else View(place.buffer, place.offset + view.offset, view.nbytes)
+        location = locations.get(view.buffer)
+        return view if location is None else View(location.buffer, location.offset + view.offset, view.nbytes)
 
     return _with_views(command, moved)
 

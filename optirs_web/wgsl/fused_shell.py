@@ -34,6 +34,7 @@ __all__ = [
     "hooked",
     "imports",
     "parameters_of",
+    "value_as_tensor",
 ]
 
 Argument = tuple[OneOf["tensor", "scalar", "step", "index", "old", "value"], int]
@@ -70,6 +71,20 @@ class Fused(NamedTuple):
     outputs: tuple[Argument, ...]
     output_types: tuple[str, ...]
     rank: int
+
+
+def value_as_tensor(fused: Fused) -> Fused:
+    """Return the calls of a hook with a last tensor, contiguous, in place of the value of the cooperative kernel."""
+
+    def as_tensor(argument: Argument) -> Argument:
+        return ("tensor", len(fused.tensor_types)) if argument[0] == "value" else argument
+
+    return fused._replace(
+        steps=tuple(step._replace(arguments=tuple(map(as_tensor, step.arguments))) for step in fused.steps),
+        tensor_types=(*fused.tensor_types, "f32"),
+        flat=(*fused.flat, True),
+        outputs=tuple(map(as_tensor, fused.outputs)),
+    )
 
 
 class Hook(NamedTuple):
