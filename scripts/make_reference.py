@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from inspect import isroutine
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from pdoc import doc, render
+from pdoc import doc, doc_types, render
 
 import optirs_web as ow
 
@@ -27,6 +29,19 @@ def public_modules(module: ModuleType) -> Iterator[ModuleType]:
         setattr(module, name, member)  # where pdoc looks for it: names are imported when they are first used
         if isinstance(member, ModuleType):
             yield from public_modules(member)
+
+
+def annotation(text: Any, names: dict[str, Any], _class_names: object, module: ModuleType | None, fullname: str) -> Any:
+    """Return what an annotation of a module means, by the names of the module.
+
+    pdoc evaluates it among the names of its class, where `bool` and `int` may be methods, as those of `Tensor` are.
+    """
+    meaning = _evaluate(text, names, None, module, fullname)
+    return text if isroutine(meaning) else meaning  # threading.RLock is a function
+
+
+_evaluate = doc_types.safe_eval_type
+doc.safe_eval_type = doc_types.safe_eval_type = annotation
 
 
 def main(folder: Path) -> None:

@@ -38,7 +38,7 @@ BASE = {
 """What `make test` uses: name, and how it is had where it is missing."""
 
 EXTRAS = {
-    *("torch", "optax", "accelerate", "onnx", "released", "perfetto", "tensorflow", "transformers"),
+    *("torch", "optax", "accelerate", "onnx", "released", "perfetto", "pdoc", "tensorflow", "transformers"),
     *("numba", "opencl", "opencl-subgroups", "xla", "libtpu", "nvrtc", "cuda", "g++", "shader-compilers", "jax-js"),
     "dawn",
 }
