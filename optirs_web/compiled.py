@@ -7,11 +7,11 @@ import math
 import warnings
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, overload
 
 from .autograd import ObservedGrad, grad_enabled, observe_grads
 from .debugging import is_debugging
-from .errors import DeviceLostError, OptirsError, UnsupportedError
+from .errors import DeviceLostError, OptirsError, UnsupportedError, quoted
 from .hostdata import HostData, host_data
 from .ops.calls import autocast_to
 from .ops.launch import contiguous
@@ -20,7 +20,7 @@ from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.flags import UsedFlags
 from .runtime.program import NotReadyError, Program, StaleProgramError, recorded_here
-from .runtime.registry import device as device_of
+from .runtime.registry import check_name, device as device_of
 from .tensors import Parameter, Tensor, empty, tensor
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ class _Guard:
     """The snapshots of a step that recovers from the loss of its device."""
 
     def __init__(self, every: int, to: str | None) -> None:
-        if every < 1:
-            raise ValueError(f"snapshot_every must be 1 or more, not {every}")
         self.every = every
         self.to = to  # where to continue; None for the same device
         self._calls = 0
@@ -157,6 +155,12 @@ class Compiled:
         snapshot_every: int = 100,
         fuse: bool = True,
     ) -> None:
+        if not isinstance(recover, (bool, str)):
+            raise TypeError(f"recover must be True, False or the name of a device, not {recover!r}")
+        if isinstance(recover, str):
+            check_name(recover)
+        if snapshot_every < 1:
+            raise ValueError(f"snapshot_every must be 1 or more, not {snapshot_every}")
         functools.update_wrapper(self, step, updated=())  # the attributes of a callable object are not copied
         self._step = step
         self._requested_device = device
@@ -472,6 +476,7 @@ def _replay(device: Device, recorded: _Recorded, contents: list[View | memoryvie
     return results
 
 
+@overload
 def compile(
     step: Callable[..., Any],
     device: str | Device | None = None,
@@ -479,7 +484,28 @@ def compile(
     recover: bool | str = False,
     snapshot_every: int = 100,
     fuse: bool = True,
-) -> Compiled:
+) -> Compiled: ...
+
+
+@overload
+def compile(
+    step: None = None,
+    device: str | Device | None = None,
+    *,
+    recover: bool | str = False,
+    snapshot_every: int = 100,
+    fuse: bool = True,
+) -> Callable[[Callable[..., Any]], Compiled]: ...
+
+
+def compile(
+    step: Callable[..., Any] | None = None,
+    device: str | Device | None = None,
+    *,
+    recover: bool | str = False,
+    snapshot_every: int = 100,
+    fuse: bool = True,
+) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Record `step` at its first call and replay it afterwards: one submit, no Python per operation.
 
     The arguments of the step are tensors or arrays (uploaded at each call into fixed buffers) and other hashable
@@ -491,14 +517,16 @@ def compile(
 
     Threads may call it concurrently: on one device their calls run one at a time.
 
-    As a decorator it applies to functions and methods. The object of a method is such a constant: each has recordings
-    of its own, which keep it alive, and a replay uses the attributes that it had when it was recorded.
+    As a decorator, `@ow.compile` or with options `@ow.compile(fuse=False)`, it applies to functions and methods. The
+    object of a method is such a constant: each has recordings of its own, which keep it alive, and a replay uses the
+    attributes that it had when it was recorded.
 
     Where the device has no room for all results that the step keeps until its backward pass, launches whose results
     are not used for long are run again instead: the same values for more time (`Explanation.recomputed` counts them).
 
     Args:
-        step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None.
+        step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None. Without it
+            the result is a decorator with these options.
         device: where to run. By default the device of the parameters and other tensors that the step refers to; if it
             refers to none, that of the first tensor argument, then `optirs_web.device()`. Arguments on another device
             are copied.
@@ -511,6 +539,8 @@ def compile(
             fused kernel; without, a replay gives bit for bit the results of the operations.
 
     Raises:
+        DeviceNotAvailableError: there is no device of the name that `recover` is.
+        ValueError: `snapshot_every` is less than 1.
         UnsupportedError: at a call, if the step cannot be recorded; the message says why.
 
     Example:
@@ -527,6 +557,8 @@ def compile(
         >>> step([1.0]).item(), step([1.0]).item(), w.tolist()
         (4.0, 0.0, [1.0])
     """
+    if step is None:
+        return functools.partial(compile, device=device, recover=recover, snapshot_every=snapshot_every, fuse=fuse)
     if not callable(step):
         raise TypeError(f"compile takes a function, not {type(step).__name__}")
     return Compiled(step, device, recover, snapshot_every, fuse)
@@ -536,7 +568,12 @@ def prepare(argument: Any) -> Any:
     """Return an argument as a tensor, host data, or an unchanged constant."""
     if isinstance(argument, (Tensor, str, bool, int, float, type(None))):
         return argument
-    if isinstance(argument, (list, tuple)) or hasattr(argument, "__array__") or hasattr(argument, "__buffer__"):
+    if isinstance(argument, (list, tuple)):
+        try:
+            return host_data(argument)
+        except UnsupportedError as error:
+            raise _not_accepted(argument) from error
+    if hasattr(argument, "__array__") or hasattr(argument, "__buffer__"):
         return host_data(argument)
     try:
         return host_data(memoryview(argument))
@@ -550,10 +587,15 @@ def _signature(argument: Any) -> Hashable:
     try:
         hash(argument)
     except TypeError:
-        raise UnsupportedError(
-            f"an argument of a compiled step must be a tensor, an array or hashable, not {argument!r}"
-        ) from None
+        raise _not_accepted(argument) from None
     return ("constant", type(argument), repr(argument) if isinstance(argument, float) else argument)  # -0.0 == 0.0
+
+
+def _not_accepted(argument: Any) -> UnsupportedError:
+    return UnsupportedError(
+        "an argument of a compiled step must be a tensor, an array, nested lists of numbers, or hashable, not "
+        f"{quoted(argument)}; pass each tensor of a list or dict as an argument of its own, as in step(*tensors)"
+    )
 
 
 def _input(device: Device, argument: Any) -> Tensor | None:

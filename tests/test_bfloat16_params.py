@@ -333,6 +333,8 @@ def test_transforms_projections_and_a_rule_of_ones_own(device, rounding):
             "param_dtype must be float32 or bfloat16, not 'float16'",
         ),
         (ow.optim.Adam, {"rounding": "up"}, ValueError, "rounding must be one of master, stochastic, kahan, not 'up'"),
+        (ow.optim.Adam, {"rounding": "kahan"}, ValueError, "rounding='kahan' needs param_dtype='bfloat16'"),
+        (ow.optim.Adam, {"rounding": "master"}, ValueError, "rounding='master' needs param_dtype='bfloat16'"),
         (ow.optim.SparseAdam, {"param_dtype": "bfloat16"}, UnsupportedError, "keeps its parameters as float32"),
         (ow.optim.Ranger, {"param_dtype": "bfloat16"}, UnsupportedError, "Ranger moves parameters in float32"),
     ],

@@ -117,6 +117,34 @@ def test_a_parameter_is_no_argument(device):
         ow.compile(lambda p: p * 2.0, device=device)(w)
 
 
+@pytest.mark.parametrize(
+    "collect", [list, tuple, lambda tensors: [[tensors[0]]], lambda tensors: dict(enumerate(tensors))]
+)
+def test_of_tensors_in_an_argument_the_message_says_what_is_accepted(device, collect):
+    step = ow.compile(lambda tensors: tensors[0] * 2.0, device=device)
+    message = r"must be a tensor, an array, nested lists of numbers, or hashable, not .*Tensor.*; pass each tensor"
+    with pytest.raises(UnsupportedError, match=message):
+        step(collect([ow.ones(2, device), ow.ones(2, device)]))
+
+
+def test_without_a_function_compile_is_a_decorator_with_these_options(device):
+    @ow.compile(device=device, fuse=False)
+    def double(x):
+        """Double it."""
+        return x * 2.0
+
+    class Scale:
+        @ow.compile(fuse=False)
+        def __call__(self, x):
+            return x * 3.0
+
+    assert double([1.0]).tolist() == [2.0]
+    assert (double([1.0]).device.name, double.__doc__) == (ow.device(device).name, "Double it.")
+    assert Scale()(ow.ones(1, device)).tolist() == [3.0]
+    with pytest.raises(TypeError, match="compile takes a function, not list"):
+        ow.compile(fuse=False)([1.0])
+
+
 def test_zeros_of_either_sign_are_different_constants(device):
     step = ow.compile(lambda x, zero: 1.0 / (x * zero), device=device)
     assert [step([1.0], zero).item() for zero in (0.0, -0.0)] == [np.inf, -np.inf]

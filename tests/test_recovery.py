@@ -260,5 +260,16 @@ print(w.item(), average.averages()[0].item())
 def test_snapshot_every_is_a_number_of_calls():
     import optirs_web as ow
 
-    with pytest.raises(ValueError, match="snapshot_every must be 1 or more, not 0"):
-        ow.compile(lambda: None, recover=True, snapshot_every=0)
+    for recover in (True, False):
+        with pytest.raises(ValueError, match="snapshot_every must be 1 or more, not 0"):
+            ow.compile(lambda: None, recover=recover, snapshot_every=0)
+
+
+@pytest.mark.parametrize("recover", ["nonsense", "vulkan:first", ""])
+def test_recovery_is_to_a_device_that_can_exist(recover):
+    import optirs_web as ow
+
+    with pytest.raises(ow.errors.DeviceNotAvailableError, match=f"'{recover}'"):
+        ow.compile(lambda: None, recover=recover)
+    with pytest.raises(TypeError, match="recover must be True, False or the name of a device, not None"):
+        ow.compile(lambda: None, recover=None)

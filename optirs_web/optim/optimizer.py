@@ -122,7 +122,7 @@ class Optimizer:
         transforms: Sequence[Transform | Projection] = (),
         state_dtype: str | Mapping[str, str] = "float32",
         param_dtype: str = "float32",
-        rounding: str = "master",
+        rounding: str | None = None,
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,

@@ -61,11 +61,12 @@ class Options(TypedDict, total=False):
         whose gradients are `SparseRows` may have 16 bits, not 8, which are stored in whole blocks.
     param_dtype: "bfloat16" rounds the model's parameters to bfloat16. They are stored in tensors of float32, as WebGPU
         has no narrower type for them: training is that of such weights, but memory is not saved.
-    rounding: how steps then change them, computed in float32. "master" keeps the lower 16 bits of float32 weights, in 2
-        more bytes each; state dicts show these weights whole. "kahan" keeps the rounding error, as bfloat16 (Kahan
-        summation). Both are dropped when another value is assigned to a weight, unless that value is itself exact in
-        bfloat16: then they may remain, up to half a spacing. "stochastic" keeps nothing, and rounds up or down at
-        random, by index and step alone, so that every device and every run does the same.
+    rounding: how steps then change them, computed in float32; only with `param_dtype`. "master", the default, keeps the
+        lower 16 bits of float32 weights, in 2 more bytes each; state dicts show these weights whole. "kahan" keeps the
+        rounding error, as bfloat16 (Kahan summation). Both are dropped when another value is assigned to a weight,
+        unless that value is itself exact in bfloat16: then they may remain, up to half a spacing. "stochastic" keeps
+        nothing, and rounds up or down at random, by index and step alone, so that every device and every run does the
+        same.
     maximize: increase the loss instead of decreasing it.
     foreach, fused, capturable: accepted as torch does, without effect: every step is fused.
     """

@@ -53,22 +53,24 @@ def check_state_dtype(
     return by_slot
 
 
-def check_rounding(param_dtype: str, rounding: str, is_sparse: bool, optimizer: str) -> str:
+def check_rounding(param_dtype: str, rounding: str | None, is_sparse: bool, optimizer: str) -> str:
     """Return how parameters are rounded, as `wgsl.param_storage` names it; "" for float32.
 
     Raises:
-        ValueError: the type or the rounding does not exist.
+        ValueError: the type or the rounding does not exist, or nothing is rounded.
         UnsupportedError: the optimizer, whose gradients are sparse, keeps its parameters as float32.
     """
     if param_dtype not in ("float32", "bfloat16"):
         raise ValueError(f"param_dtype must be float32 or bfloat16, not {param_dtype!r}")
-    if rounding not in param_storage.ROUNDINGS:
+    if rounding not in (None, *param_storage.ROUNDINGS):
         raise ValueError(f"rounding must be one of {', '.join(param_storage.ROUNDINGS)}, not {rounding!r}")
     if param_dtype == "float32":
+        if rounding is not None:
+            raise ValueError(f"rounding={rounding!r} needs param_dtype='bfloat16': float32 parameters are not rounded")
         return ""
     if is_sparse:
         raise UnsupportedError(f"{optimizer} keeps its parameters as float32")
-    return rounding
+    return rounding or "master"
 
 
 def stored_types(

@@ -172,7 +172,7 @@ class placement(Block["Policy | EllipsisType | None"]):
             or more. Infinite, an operation stays where all of its operands are.
 
     Raises:
-        ValueError: the policy is none of these, or the threshold is less than 1.
+        ValueError: the policy is none of these, `gpu` is the processor, or the threshold is less than 1.
         DeviceNotAvailableError: there is no such device.
 
     Example:
@@ -292,7 +292,10 @@ def _all_devices(gpu: str | Device | None) -> list[Device]:
 
 def _gpu(requested: str | Device | None) -> Device:
     if requested is not None:
-        return device_of(requested)
+        gpu = device_of(requested)
+        if gpu.name == "cpu":
+            raise ValueError(f"the gpu of a placement cannot be the processor, as {requested!r} is")
+        return gpu
     default = device_of(None)
     if default.name != "cpu":
         return default

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # loaded while a browser looks for its adapter, which `device
 
 __all__ = [
     "adapters",
+    "check_name",
     "close_device",
     "device",
     "device_async",
@@ -291,6 +292,16 @@ def _kind_and_number(name: str) -> tuple[str, int]:
     if index and not index.isdecimal():
         raise DeviceNotAvailableError(f"'{name}' is not a device: write {kind}:0, {kind}:1, ...")
     return kind, int(index or 0)
+
+
+def check_name(name: str) -> None:
+    """Check that a device may have this name, here or on another machine.
+
+    Raises:
+        DeviceNotAvailableError: none has.
+    """
+    if name != "auto":
+        _kind_and_number(name)
 
 
 def _find(name: str) -> AdapterInfo:

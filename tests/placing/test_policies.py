@@ -244,6 +244,13 @@ def test_other_names_are_refused(name):
         mixes()
 
 
-def test_which_gpu_may_be_said():
-    with ow.placement("gpu", gpu="cpu"):
-        assert mixes().device.name == "cpu"
+def test_which_gpu_may_be_said(gpu):
+    with ow.placement("gpu", gpu="vulkan"):
+        assert mixes().device is gpu
+
+
+@pytest.mark.parametrize("policy", ["gpu", "auto"])
+def test_the_processor_is_no_gpu(policy):
+    for processor in ("cpu", "cpu:0", ow.device("cpu")):
+        with pytest.raises(ValueError, match="the gpu of a placement cannot be the processor"):
+            ow.placement(policy, gpu=processor)
