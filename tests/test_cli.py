@@ -59,7 +59,8 @@ def test_flags_and_parts_change_the_shader():
     )
     assert "fn advance" in run("shader", "adamw", "--part", "advance").stdout
     assert "fn measure" in run("shader", "lamb", "--part", "measure").stdout
-    assert "'adam' has no 'settle'" in run("shader", "adamw", "--part", "settle").output
+    message = "'adam' has no 'settle'; its parts are update, advance\n"
+    assert message in run("shader", "adamw", "--part", "settle").output
 
 
 def test_a_shader_may_be_over_elements_of_16_bits():

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import pydoc
 import re
 import subprocess
 import sys
@@ -18,8 +19,21 @@ from optirs_web.errors import ShapeError, UnsupportedError
 NAMES = ["scale", "mask", "first.weight", "first.bias", "second.weight", "second.bias"]
 
 
+def is_module(name):
+    member = getattr(nn, name)
+    return isinstance(member, type) and issubclass(member, nn.Module)
+
+
 def names(pairs):
     return [name for name, _ in pairs]
+
+
+# Help.
+
+
+@pytest.mark.parametrize("name", [name for name in nn.__all__ if name != "Module" and is_module(name)])
+def test_help_for_a_layer_does_not_describe_the_constructor_of_the_base_class(name):
+    assert "subclass" not in pydoc.render_doc(getattr(nn, name).__init__)
 
 
 # What a module finds.

@@ -124,6 +124,12 @@ def test_a_state_dict_of_another_kind_of_optimizer_is_refused_and_changes_nothin
     optimizer.load_state_dict(unnamed)
 
 
+@pytest.mark.parametrize("arguments", [{}, {"defaults": {"lr": 0.1}}, {"lr": 0.1}])
+def test_the_base_class_names_optimizers_to_use_instead(arguments):
+    with pytest.raises(TypeError, match=r"Optimizer is the base class.*use one such as SGD, Adam or AdamW"):
+        ow.optim.Optimizer([ow.Parameter([1.0], device="cpu")], **arguments)
+
+
 def test_hooks_of_state_dicts():
     optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], momentum=0.9)
     calls = []

@@ -37,6 +37,49 @@ OUTER = {
 }
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("kind", OUTER)
+def test_hooks_of_the_inner_optimizer_see_its_part_of_a_state_dict_made_and_loaded(kind, is_async):
+    inner = ow.optim.Adam([ow.Parameter([1.0], device="cpu")], lr=0.25)
+    outer, calls = OUTER[kind](inner), []
+    outer.step(lambda: inner.param_groups[0]["params"][0].sum().backward())
+    usual = outer.state_dict()
+    for name, optimizer in (("outer", outer), ("inner", inner)):
+
+        def note(*arguments, name=name, optimizer=optimizer):
+            assert arguments[0] is optimizer
+            calls.append((name, *[(made["optimizer"], sorted(made["state"][0])) for made in arguments[1:]]))
+
+        optimizer.register_state_dict_pre_hook(note)
+        optimizer.register_state_dict_post_hook(note)
+        optimizer.register_load_state_dict_pre_hook(note)
+        optimizer.register_load_state_dict_post_hook(note)
+    made = asyncio.run(outer.state_dict_async()) if is_async else outer.state_dict()
+    whole, part = ("outer", (kind, sorted(usual["state"][0]))), ("inner", ("Adam", ["exp_avg", "exp_avg_sq", "step"]))
+    assert calls == [("outer",), ("inner",), part, whole]
+    assert repr(made) == repr(usual)
+    calls.clear()
+    outer.load_state_dict(made)
+    assert calls == [whole, part, ("inner",), ("outer",)]
+
+
+def test_a_hook_of_the_inner_optimizer_may_change_its_part_of_a_state_dict():
+    outer = OUTER["Lookahead"](ow.optim.Adam([ow.Parameter([1.0], device="cpu")]))
+    outer.step(grads=[[1.0]])
+    inner = outer.optimizer
+    inner.register_state_dict_post_hook(lambda _, made: {**made, "state": {}, "moved": made["state"]})
+    inner.register_load_state_dict_pre_hook(lambda _, loaded: {**loaded, "state": loaded["moved"]})
+    made = outer.state_dict()
+    assert (sorted(made["state"][0]), sorted(made["moved"][0])) == (
+        ["slow_param", "slow_step"],
+        ["exp_avg", "exp_avg_sq", "step"],
+    )
+    before = inner.state[inner.param_groups[0]["params"][0]]["exp_avg"].tolist()
+    outer.step(grads=[[2.0]])
+    outer.load_state_dict(made)
+    assert inner.state[inner.param_groups[0]["params"][0]]["exp_avg"].tolist() == before
+
+
 def test_a_group_that_had_no_memory_is_taken_up_later(device):
     params = [ow.Parameter(np.ones(size, np.float32), device=device) for size in (3000, 2000)]
     grads = [np.ones(param.size, np.float32) for param in params]

@@ -46,7 +46,9 @@ def _rule(name: str, preset: Flags) -> Source:
         pairs: Any = tuple(sorted({**preset, **flags}.items()))
         rule = Rule(name)
         if part not in ("update", "advance") and not rule.has(part):
-            raise click.BadParameter(f"'{name}' has no '{part}'", param_hint="--part")
+            parts = [known for known in PARTS if known in ("update", "advance") or rule.has(known)]
+            message = f"'{name}' has no '{part}'; its parts are {', '.join(parts)}"
+            raise click.BadParameter(message, param_hint="--part")
         return PARTS[part](rule, pairs)
 
     return Source("optimizers", name, make, preset)

@@ -27,7 +27,8 @@ class Module:
     """The base of layers and models: write `forward`, and assign parameters, buffers and modules to attributes.
 
     They are registered by the names of their attributes, in the order of assignment, as in torch: `state_dict()` has
-    torch's names and layout, so that torch's weights load unchanged.
+    torch's names and layout, so that torch's weights load unchanged. The `__init__` of a subclass calls
+    ``super().__init__()`` first.
 
     Attributes:
         training: whether dropout drops and batch norm uses the batch; `train()` and `eval()` set it.
@@ -54,7 +55,6 @@ class Module:
     _modules: dict[str, Module | None]
 
     def __init__(self) -> None:
-        """Prepare the tables; a subclass calls this first."""
         setter = super().__setattr__
         setter("training", True)
         setter("_parameters", {})

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from inspect import signature
 from itertools import compress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..autograd import note_grad, set_grad
@@ -116,7 +117,7 @@ class Optimizer:
     def __init__(
         self,
         params: Params,
-        defaults: Mapping[str, Any],
+        defaults: Mapping[str, Any] = MappingProxyType({}),
         *,
         skip_nonfinite: bool = False,
         transforms: Sequence[Transform | Projection] = (),
@@ -130,6 +131,11 @@ class Optimizer:
         **unknown: object,
     ) -> None:
         name = type(self).__name__
+        if type(self) is Optimizer:
+            raise TypeError(
+                "Optimizer is the base class and has no rule: use one such as SGD, Adam or AdamW, "
+                "or make one by optim.from_wgsl"
+            )
         self.defaults: dict[str, Any] = {**defaults, "maximize": maximize}
         if "betas" in defaults:
             self.defaults["betas"] = numbers_of(defaults["betas"])
@@ -494,19 +500,22 @@ class Optimizer:
             [index, ...]}], "optimizer": the name of the class}, where a parameter has no entry before its first step.
             The arrays are NumPy's; `optirs_web.interop.torch.to_torch` makes torch tensors of them.
         """
-        self._hooks.before_state_dict(self)
+        self._before_state_dict()
         make = self.state_reader()
         return self._after_state_dict(make(self._built.device.read_all(self.state_views())))
 
     def state_dict_async(self) -> Awaitable[dict[str, Any]]:
         """The awaitable twin of `state_dict`: the state as it is at the call."""
-        self._hooks.before_state_dict(self)
+        self._before_state_dict()
         make, reading = self.state_reader(), self._built.device.read_all_async(self.state_views())
 
         async def finish() -> dict[str, Any]:
             return self._after_state_dict(make(await reading))
 
         return finish()
+
+    def _before_state_dict(self) -> None:
+        self._hooks.before_state_dict(self)
 
     def _after_state_dict(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         return self._hooks.after_state_dict(self, {**state_dict, state.KIND: type(self).__name__})

@@ -222,18 +222,37 @@ class Wrapper(Optimizer):
     def _state_names(self) -> set[str]:
         return {*self.rule.state, *self.scalars_in_state} if self.is_saved else set()
 
+    def _separated(self, state: Mapping[Any, Any]) -> tuple[dict[Any, dict[str, Any]], dict[Any, dict[str, Any]]]:
+        """Return the entries of a state dict for this optimizer, and those for the inner one."""
+        names = self._state_names
+        entries = {key: dict(entry) for key, entry in state.items()}
+        own = {key: _only(entry, names) for key, entry in entries.items() if names & set(entry)}
+        inner = {
+            key: _only(entry, set(entry) - names) for key, entry in entries.items() if set(entry) - names or not entry
+        }
+        return own, inner
+
+    def _before_state_dict(self) -> None:
+        super()._before_state_dict()
+        self.optimizer._before_state_dict()
+
+    def _after_state_dict(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Call the inner optimizer's hooks with its part of the state dict, as loading does, and then its own."""
+        own, inner = self._separated(state_dict["state"])
+        changed = self.optimizer._after_state_dict({**state_dict, "state": inner})
+        inner = changed.get("state", {})
+        numbers = [key for key in {**state_dict["state"], **inner} if key in own or key in inner]
+        merged = {key: {**inner.get(key, {}), **own.get(key, {})} for key in numbers}
+        return super()._after_state_dict({**changed, "state": merged})
+
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         state_dict = self._hooks.before_load(self, state_dict)
         state.check_kind(state_dict, self)
         names = self._state_names
         try:
-            entries = {key: dict(entry) for key, entry in state_dict["state"].items()}
+            own, inner = self._separated(state_dict["state"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError('a state dict has "state" and "param_groups", which have "params"') from error
-        own = {key: _only(entry, names) for key, entry in entries.items() if names & set(entry)}
-        inner = {
-            key: _only(entry, set(entry) - names) for key, entry in entries.items() if set(entry) - names or not entry
-        }
         try:
             options, own_state = state.check(
                 {**state_dict, "state": own},
