@@ -131,6 +131,38 @@ def test_the_examples_of_a_page_about_devices_run(page, open_device, tmp_path):
     run_python(f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(blocks(page)))
 
 
+def rows_about_torch():
+    """The cells of the table in docs/nn.md: the code in backticks of both columns."""
+    text = (ROOT / "docs" / "nn.md").read_text("utf-8").partition("| torch | here |\n|---|---|\n")[2]
+    return [[re.findall("`([^`]+)`", cell) for cell in row.split("|")[1:3]] for row in text.splitlines()]
+
+
+def names_of_a_script_for_torch():
+    """The names in the code of the table, with this library in the place of torch."""
+    import numpy as np
+
+    import optirs_web as ow
+
+    x = ow.tensor(np.arange(8, dtype=np.float32).reshape(2, 4), "cpu")
+    model = ow.nn.BatchNorm1d(4, device="cpu")
+    model.register_buffer("mean", ow.zeros(4, "cpu"))
+    return {
+        "ow": ow, "torch": ow, "F": ow.nn.functional, "x": x, "y": ow.ones((4, 2), "cpu"), "mask": x > 2.0,
+        "rows": ow.tensor([1, 0], "cpu"), "index": ow.tensor([[1], [0]], "cpu"), "array": x.numpy(),
+        "p": ow.Parameter(ow.ones((4, 2), "cpu")), "model": model, "hook": lambda grad: None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("row", rows_about_torch(), ids=lambda row: row[0][0])
+def test_the_page_about_modules_says_what_calls_of_torch_are_here(row):
+    of_torch, here = row
+    for code in here:
+        exec(code, names_of_a_script_for_torch())
+    for code in set(of_torch) - {"values, indices = x.max(dim=1)", "x += 1.0", "print(x)"}:  # which is no error here
+        with pytest.raises((AttributeError, TypeError, ValueError, optirs_web.errors.UnsupportedError)):
+            exec(code, names_of_a_script_for_torch())
+
+
 def test_links_between_pages_lead_somewhere():
     for page in [*PAGES, "CONTRIBUTING.md"]:
         text = (ROOT / page).read_text("utf-8")
