@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ...wgsl import rule_shell, shell
 from ...wgsl.jax_dialect import JAX
 from . import Parameters, printed as _printed
 
@@ -31,6 +32,7 @@ __all__ = [
     "masked",
     "may_have_nan",
     "over_entries",
+    "over_live",
     "over_pairs",
     "placed",
     "precise",
@@ -312,7 +314,7 @@ def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int]
     return old.at[offsets].set(as_type(flat, old.dtype), mode="drop", unique_indices=True)
 
 
-# Tables of entries.
+# Tables of entries, and of blocks.
 
 
 class Entry(NamedTuple):
@@ -340,6 +342,11 @@ class Entry(NamedTuple):
         return strided(lax.dynamic_slice(array, (start,), (_extent(shape, strides),)), 0, shape, strides)
 
 
+def _columns(table: Array, count: int) -> Array:
+    """Return the members, (count, entries), of a table of entries with so many words."""
+    return words(table)[: table.size // count * count].reshape(-1, count).T
+
+
 def over_entries(
     p: Parameters, table: Array, members: int, scalars: Array, function: Callable[[Entry], Sequence[Array]],
     *targets: tuple[Array, Callable[[Entry], Array], Sequence[int]],
@@ -356,8 +363,8 @@ def over_entries(
         function: returns an array for each target.
         targets: the vector, the first element of the result in it, and the strides of the result.
     """
-    columns = tuple(words(table)[: table.size // members * members].reshape(-1, members).T)
-    rows = words(scalars)[: scalars.size // p["row_words"] * p["row_words"]].reshape(-1, p["row_words"])
+    columns = tuple(_columns(table, members))
+    rows = _columns(scalars, p["row_words"]).T
     rows = jnp.take(rows, columns[0], axis=0, mode="clip")
     entries = Entry(lax.iota(jnp.uint32, columns[0].size), rows, columns)
     is_active = (rows[:, 0] == 1) & (rows[:, p.get("gate_word", 0)] != 0)
@@ -365,6 +372,29 @@ def over_entries(
         put_strided(old, start(entries), values, strides, is_active)
         for (old, start, strides), values in zip(targets, jax.vmap(function)(entries), strict=True)
     )
+
+
+def over_live(
+    arena: Array, blocks: Array, tensors: Array, function: Callable[[Array], Sequence[Array]]
+) -> tuple[Array, Array]:
+    """Return an arena with the results of a function of the elements of the tensors that have a gradient.
+
+    The function is called with all elements, (blocks, BLOCK), and its results for other tensors are left out.
+
+    Args:
+        arena: the elements of all tensors.
+        blocks: the table of its blocks.
+        tensors: the table of its tensors.
+        function: returns the new elements, and for each whether a condition holds.
+
+    Returns:
+        The arena, and whether the condition holds for all elements of these tensors.
+    """
+    tensor = _columns(blocks, 2)[0]
+    is_live = (jnp.take(_columns(tensors, rule_shell.ENTRY_WORDS)[1], tensor, mode="clip") & 1)[:, None] != 0
+    elements = arena[: tensor.size * shell.BLOCK].reshape(-1, shell.BLOCK)
+    new, are_met = function(elements)
+    return put(arena, jnp.where(is_live, new, elements)), (are_met | ~is_live).all()
 
 
 # Pairs of rows, as those of attention.

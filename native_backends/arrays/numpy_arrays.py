@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...wgsl import rule_shell, shell
 from ...wgsl.python_dialects import NUMPY
 from . import Parameters, numpy_rows, printed as _printed
 from .numpy_codec import codec
@@ -30,6 +31,7 @@ __all__ = [
     "masked",
     "may_have_nan",
     "over_entries",
+    "over_live",
     "over_pairs",
     "placed",
     "precise",
@@ -37,6 +39,7 @@ __all__ = [
     "put",
     "put_at",
     "put_result",
+    "runs",
     "scattered_sums",
     "segment_sums",
     "strided",
@@ -229,6 +232,40 @@ def over_entries(
             if not np.may_share_memory(target, values):  # which were then computed there
                 target[...] = values
     return tuple(old for old, _, _ in targets)
+
+
+def runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
+    """Yield the tensor, first element and end of each run of blocks of one tensor."""
+    tensor, size = words(blocks).reshape(-1, 2).T
+    edges = np.flatnonzero(np.diff(tensor, prepend=tensor[0] + 1, append=tensor[-1] + 1))
+    for first, end in itertools.pairwise(edges):
+        yield int(tensor[first]), int(first) * shell.BLOCK, int(end - 1) * shell.BLOCK + int(size[end - 1])
+
+
+def over_live(
+    arena: Array, blocks: Array, tensors: Array, function: Callable[[Array], Sequence[Array]]
+) -> tuple[Array, bool]:
+    """Write the results of a function of the elements of each tensor that has a gradient.
+
+    Args:
+        arena: the elements of all tensors.
+        blocks: the table of its blocks.
+        tensors: the table of its tensors.
+        function: returns the new elements, and for each whether a condition holds.
+
+    Returns:
+        The arena, and whether the condition holds for all elements of these tensors.
+    """
+    is_live = words(tensors).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
+    holds = True
+    for tensor, first, end in runs(blocks):
+        if is_live[tensor]:
+            elements = arena[first:end]
+            new, are_met = function(elements)
+            if new is not elements:  # which were then computed there
+                elements[...] = new
+            holds = holds and bool(are_met.all())
+    return arena, holds
 
 
 # Pairs of rows, as those of attention.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import Results, attention, extremes, indexing, matrices, products, sparse, storage
+from . import Results, attention, extremes, indexing, matrices, products, scaling, sparse, storage
 
 __all__ = ["ROUTINES", "TRACED"]
 
@@ -14,6 +14,7 @@ ROUTINES: dict[str, Callable[..., Results]] = {
     **indexing.ROUTINES,
     **matrices.ROUTINES,
     **products.ROUTINES,
+    **scaling.ROUTINES,
     **sparse.ROUTINES,
     **storage.ROUTINES,
 }

@@ -16,13 +16,7 @@ from typing import Any
 from jax import Array
 
 from ..arrays import jax_arrays, routines
-from . import (
-    losses,
-    normalization,
-    reductions,
-    scaling,
-    windows,
-)
+from . import losses, normalization, reductions, windows
 
 __all__ = ["REPLACEMENTS", "TRACED", "Parameters", "Results"]
 
@@ -35,7 +29,6 @@ REPLACEMENTS: dict[str, Callable[..., Results]] = {
     **losses.REPLACEMENTS,
     **normalization.REPLACEMENTS,
     **reductions.REPLACEMENTS,
-    **scaling.REPLACEMENTS,
     **windows.REPLACEMENTS,
 }
 

@@ -19,10 +19,10 @@ from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, 
 from ....runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ....wgsl import rule_shell, shell
 from ....wgsl.transform_lookup import BAD
-from ...arrays.numpy_arrays import functions_of, strided
+from ...arrays.numpy_arrays import functions_of, runs, strided
 from . import fused, sparse
 from .factored import bind_measure_lines, bind_settle_lines
-from .library import REPLACEMENTS, Array, Parameters, runs
+from .library import REPLACEMENTS, Array, Parameters
 from .options import bind_options
 from .packed import bind_packed
 from .rules import BoundRule
@@ -56,7 +56,7 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case AdvanceKernel():
             return _bind_advance(kernel, arrays)
         case TransformMeasureKernel():
-            return bind_measure_transform(BoundRule(kernel, arrays), kernel, runs, _chunks)
+            return bind_measure_transform(BoundRule(kernel, arrays), kernel, _chunks)
         case TransformSettleKernel():
             return bind_settle_transform(BoundRule(kernel, arrays), kernel)
         case TransformRowsKernel():

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ....wgsl import rule_shell, shell, transform_lookup
+from ...arrays.numpy_arrays import runs
 from .rules import BoundRule
 from .transform_tables import TransformTables
 
@@ -36,7 +37,7 @@ def total(rows: Array, names: Sequence[str]) -> list[Any]:
 
 
 def bind_measure_transform(
-    rule: BoundRule, kernel: TransformMeasureKernel, runs: Callable[[Array], Any], chunks: Callable[..., Any]
+    rule: BoundRule, kernel: TransformMeasureKernel, chunks: Callable[..., Any]
 ) -> Callable[[], None]:
     """`transform_shell.measure`."""
     tables, number = _tables(rule), kernel.number
