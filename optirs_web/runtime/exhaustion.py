@@ -10,7 +10,7 @@ from .buffer import Buffer
 from .program import Program, ProgramBuffer
 
 if TYPE_CHECKING:
-    from .device_memory import DeviceMemory
+    from .device import Device
 
 __all__ = ["holders", "largest_holders"]
 
@@ -18,7 +18,7 @@ STEP, KEPT, NO_KERNEL = "(compiled steps)", "(parameters, optimizers, inputs of 
 _NAMED = 4
 
 
-def holders(device: DeviceMemory) -> Counter[str]:
+def holders(device: Device) -> Counter[str]:
     """Return the bytes in use by the kernel that first used them; memory of steps and of models is counted apart."""
     nbytes_by_owner = Counter[str]()
     for candidate in gc.get_objects():
@@ -35,7 +35,7 @@ def holders(device: DeviceMemory) -> Counter[str]:
     return +nbytes_by_owner
 
 
-def _owner(buffer: Buffer, device: DeviceMemory) -> str:
+def _owner(buffer: Buffer, device: Device) -> str:
     """Return the name under which a buffer is counted, by the owner of its memory; "" where it has none of its own."""
     give_back = buffer._give_back
     owner = getattr(give_back, "__self__", None)
@@ -44,7 +44,7 @@ def _owner(buffer: Buffer, device: DeviceMemory) -> str:
     return KEPT if owner is device else buffer.first_kernel or NO_KERNEL
 
 
-def largest_holders(device: DeviceMemory) -> str:
+def largest_holders(device: Device) -> str:
     """Return a sentence with the kernels that use the most memory."""
     largest = holders(device).most_common()
     others = sum(nbytes for _, nbytes in largest[_NAMED:])
