@@ -27,9 +27,9 @@ __all__ = [
     "note_grad",
     "observe_grads",
     "record",
+    "runs_backward",
     "set_grad",
     "sources_of",
-    "walks_back",
 ]
 
 _FREED: tuple[Edge, ...] = ()
@@ -45,14 +45,14 @@ class ObservedGrad(NamedTuple):
 
 
 _leaves_history = Mode("leaves_history", True)
-_walks_back = Mode("walks_back", False)
+_runs_backward = Mode("runs_backward", False)
 _made: Mode[set[int] | None] = Mode("made", None)
 _observed: Mode[dict[int, ObservedGrad] | None] = Mode("observed_grads", None)
 
 grad_enabled = _leaves_history.get
 """Return whether operations record history now, in this thread or task."""
 
-walks_back = _walks_back.get
+runs_backward = _runs_backward.get
 """Return whether a backward pass is running now, in this thread or task."""
 
 
@@ -101,7 +101,7 @@ def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor, Tensor], Tensor
     flags = used_flags()
     if flags is not None:
         for operand, _ in inputs:
-            if isinstance(operand, Tensor) and not isinstance(operand.walk.view.buffer.handle, ProgramBuffer):
+            if isinstance(operand, Tensor) and not isinstance(operand.strided.view.buffer.handle, ProgramBuffer):
                 flags.note(operand, "requires_grad", operand._requires_grad)
     edges = [(operand, rule) for operand, rule in inputs if isinstance(operand, Tensor) and operand._requires_grad]
     if edges:
@@ -235,7 +235,7 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool | None = Non
     if not root.requires_grad:
         raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
     keep = create_graph if retain_graph is None else retain_graph
-    with Block(_leaves_history, create_graph), Block(_walks_back, True):
+    with Block(_leaves_history, create_graph), Block(_runs_backward, True):
         for leaf, g in _propagate(root, gradient, lambda node: node._edges is None, keep=keep):
             _accumulate(leaf, g)
 
@@ -273,7 +273,7 @@ def gradients(
     keep = create_graph if retain_graph is None else retain_graph
     sources = [sources] if isinstance(sources, Tensor) else list(sources)
     source_ids = {id(source) for source in sources}
-    with Block(_leaves_history, create_graph), Block(_walks_back, True):
+    with Block(_leaves_history, create_graph), Block(_runs_backward, True):
         gradient_of = {
             id(node): g for node, g in _propagate(target, gradient, lambda node: id(node) in source_ids, keep=keep)
         }
@@ -315,7 +315,7 @@ def _accumulate_locked(leaf: Tensor, g: Any) -> None:
     if leaf._grad is None:
         _put(leaf, g, target)
     elif leaf._grad.view == target:
-        ops.add_into(leaf._grad, ops.clone(g) if g.walk.view.buffer is target.buffer else g)
+        ops.add_into(leaf._grad, ops.clone(g) if g.strided.view.buffer is target.buffer else g)
     else:
         _put(leaf, ops.add(leaf._grad, g), target)
 

@@ -454,16 +454,16 @@ def _contents(device: Device, prepared: list[Any]) -> list[View | memoryview]:
 def _replay(device: Device, recorded: _Recorded, contents: list[View | memoryview]) -> Any:
     for input_, content in zip(recorded.inputs, contents, strict=True):
         if isinstance(content, View):
-            device.copy(content, input_.walk.view)
+            device.copy(content, input_.strided.view)
         else:
-            device.write(input_.walk.view, content)
+            device.write(input_.strided.view, content)
     copies: list[tuple[View, View]] = []
 
     def allocated(output: Tensor) -> Tensor:
         if isinstance(output, Parameter):
             return output
         copy = empty(output.shape, output.dtype, device)
-        copies.append((output.walk.view, copy.walk.view))
+        copies.append((output.strided.view, copy.strided.view))
         return copy
 
     results = _map_tensors(recorded.output, allocated)  # before the step runs: there may be no memory

@@ -54,7 +54,7 @@ def host_array(x: Tensor) -> Any:
     """
     import numpy as np
 
-    view, start, strides = x.walk
+    view, start, strides = x.strided
     memory = x.device.backend.host_bytes(view.buffer.handle)
     overlaps = any(step <= 0 < size - 1 for step, size in zip(strides, x.shape, strict=True))
     if memory is None or x.dtype is BOOL or x.dtype == "bfloat16" or overlaps or not x.size:
@@ -77,7 +77,7 @@ def dlpack_device(x: Tensor) -> tuple[int, int]:
     Raises:
         BufferError: DLPack has no number for the device.
     """
-    if x.device.backend.host_bytes(x.walk.view.buffer.handle) is not None:
+    if x.device.backend.host_bytes(x.strided.view.buffer.handle) is not None:
         return _CPU
     name = x.device.info.name
     if name not in _TYPES:
@@ -148,8 +148,8 @@ def _lent(x: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | N
         raise BufferError("DLPack gives stream 0 no meaning: 1 is CUDA's legacy default stream, 2 that of each thread")
     if x.dtype.name not in _KINDS:
         raise BufferError(f"an element of {x.dtype} takes four bytes here but one elsewhere; export x.float()")
-    is_exportable = all(step > 0 for step, size in zip(x.walk.strides, x.shape, strict=True) if size > 1)
-    is_read_only = x.walk.view.buffer in _read_only
+    is_exportable = all(step > 0 for step, size in zip(x.strided.strides, x.shape, strict=True) if size > 1)
+    is_read_only = x.strided.view.buffer in _read_only
     may_be_written = is_read_only and not is_versioned(max_version)  # older capsules have no flag for it
     if copy is False and not is_exportable:
         raise BufferError(f"{x!r} cannot be exported without a copy")
@@ -158,7 +158,7 @@ def _lent(x: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | N
     if copy or not is_exportable or may_be_written:
         x, is_read_only = ops.clone(x.detach()), False
     x.device.flush()
-    view, start, strides = x.walk
+    view, start, strides = x.strided
     buffer = view.buffer
     address = sharing.lend(buffer.handle, stream) + view.offset + start * x.dtype.itemsize
 

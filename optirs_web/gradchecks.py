@@ -248,11 +248,11 @@ def _check(point: _Point, settings: _Settings) -> None:
     if not point.weights:
         raise UnsupportedError("gradcheck needs a function that returns float32 tensors")
     repeated = point.gradient()
-    for what, first, second in (("values", values, repeated[0]), ("gradients", gradient, repeated[1])):
-        for a, b in zip(_flat(first), _flat(second), strict=True):
+    for kind, numbers, again in (("values", values, repeated[0]), ("gradients", gradient, repeated[1])):
+        for a, b in zip(_flat(numbers), _flat(again), strict=True):
             if a != b and not abs(a - b) <= settings.nondet_tol and not (math.isnan(a) and math.isnan(b)):
                 raise GradcheckError(
-                    f"two calls with the same inputs gave different {what}, {a} and {b}: differences cannot check "
+                    f"two calls with the same inputs gave different {kind}, {a} and {b}: differences cannot check "
                     "such a function. Seed its random numbers inside it, or raise nondet_tol"
                 )
     draw = _signed_numbers(seed=2)
@@ -296,8 +296,8 @@ class _Wrong(NamedTuple):
 def _locate(point: _Point, gradient: Lists, direction: Lists, wrong: _Wrong, settings: _Settings) -> None:
     """Locate a wrong slope along a direction by bisection of its elements, and raise the error."""
     while len(wrong.elements) > 1:
-        half = len(wrong.elements) // 2
-        for elements in (wrong.elements[:half], wrong.elements[half:]):
+        middle = len(wrong.elements) // 2
+        for elements in (wrong.elements[:middle], wrong.elements[middle:]):
             chosen = set(elements)
             steps = [
                 [step if (index, element) in chosen else 0.0 for element, step in enumerate(steps_of_input)]

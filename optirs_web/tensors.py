@@ -20,7 +20,7 @@ from .runtime.registry import device as device_of
 if TYPE_CHECKING:
     from .runtime.arena import Home
 
-__all__ = ["Edge", "Parameter", "Tensor", "Walk", "as_shape", "empty", "row_major_strides", "tensor"]
+__all__ = ["Edge", "Parameter", "Strided", "Tensor", "as_shape", "empty", "row_major_strides", "tensor"]
 
 Axes = int | Sequence[int] | None
 Converted = TypeVar("Converted")
@@ -40,7 +40,7 @@ class Edge(NamedTuple):
     used: tuple[tuple[Parameter, int], ...]
 
 
-class Walk(NamedTuple):
+class Strided(NamedTuple):
     """A strided view of memory: the first element, counted from the view's beginning, and the strides in elements."""
 
     view: View
@@ -65,7 +65,7 @@ class Tensor:
     Attributes:
         shape: a tuple of ints.
         dtype: "float32", "float16", "bfloat16", "int32", "uint32" or "bool", as a `DType`.
-        walk: its strided view: the memory, the offset of the first element, and the strides along each axis, in
+        strided: its strided view: the memory, the offset of the first element, and the strides along each axis, in
             elements.
 
     Example:
@@ -99,7 +99,7 @@ class Tensor:
             view = of_16_bits(view, dtype)
         self.shape = shape
         self.dtype = dtype
-        self.walk = Walk(view, start, row_major_strides(shape) if strides is None else strides)
+        self.strided = Strided(view, start, row_major_strides(shape) if strides is None else strides)
         self._requires_grad = requires_grad
         self._grad: Tensor | None = None
         self._grad_view: View | None = None
@@ -111,20 +111,20 @@ class Tensor:
     def view(self) -> View:
         """Its elements, contiguous: its memory, or a copy made now if it is not contiguous."""
         if self.is_contiguous:
-            view, start, _ = self.walk
+            view, start, _ = self.strided
             nbytes = self.dtype.nbytes(math.prod(self.shape))
             return view if view.nbytes == nbytes else view.part(start * self.dtype.itemsize, nbytes)
         copied = ops.clone(self.detach())
-        return copied.walk.view
+        return copied.strided.view
 
     @view.setter
     def view(self, view: View) -> None:
-        self.walk = Walk(view, 0, row_major_strides(self.shape))
+        self.strided = Strided(view, 0, row_major_strides(self.shape))
 
     @property
     def is_contiguous(self) -> bool:
         """True if its elements are contiguous, and begin at an offset where a binding may begin."""
-        view, start, strides = self.walk
+        view, start, strides = self.strided
         if strides != row_major_strides(self.shape):
             return False
         alignment = view.buffer.device.capabilities.offset_alignment
@@ -136,9 +136,14 @@ class Tensor:
         return self if isinstance(self, Parameter) else self._shares
 
     @property
+    def walk(self) -> Strided:
+        """The attribute `strided`, by its earlier name."""
+        return self.strided
+
+    @property
     def device(self) -> Device:
         """The device of its memory."""
-        return self.walk.view.buffer.device
+        return self.strided.view.buffer.device
 
     @property
     def ndim(self) -> int:
@@ -241,7 +246,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """Return a tensor over the same memory without the history."""
-        view, start, strides = self.walk
+        view, start, strides = self.strided
         result = Tensor(view, self.shape, self.dtype, strides=strides, start=start)
         result._shares = self._tracked
         return result

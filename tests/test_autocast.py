@@ -40,7 +40,7 @@ def rounded(values, dtype):
 def test_values_are_rounded_to_the_nearest(device, dtype, size):
     values = np.resize([*SPECIAL, *np.random.default_rng(0).standard_normal(64)], size).astype(np.float32)
     x = ow.tensor(values, device=device, dtype=dtype)
-    assert (x.dtype.name, x.walk.view.nbytes) == (dtype, 2 * (size + size % 2))
+    assert (x.dtype.name, x.strided.view.nbytes) == (dtype, 2 * (size + size % 2))
     np.testing.assert_array_equal(x.float().numpy(), rounded(values, dtype))
     np.testing.assert_array_equal(x.numpy(), rounded(values, dtype))
     assert x.numpy().dtype == ("float16" if dtype == "float16" else "float32")

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 import optirs_web as ow
-from optirs_web.autograd import enable_grad, grad_enabled, observe_grads, sources_of, walks_back
+from optirs_web.autograd import enable_grad, grad_enabled, observe_grads, runs_backward, sources_of
 from optirs_web.ops.calls import autocast_to
 from optirs_web.ops.random_state import drawn_again, draws_so_far
 from optirs_web.placing.policy import current
@@ -370,7 +370,7 @@ def test_tasks_in_one_autocast_go_back_through_the_same_rounded_parameter():
 
 def test_a_backward_pass_of_another_thread_is_not_one_here():
     with walking_back():
-        assert not walks_back()
+        assert not runs_backward()
 
 
 def test_what_another_thread_computes_is_no_part_of_a_checkpoint():

@@ -36,7 +36,7 @@ def test_shapes_change_without_copies(x):
     assert x.permute((2, 0, 1)).shape == x.permute(2, 0, 1).shape == (4, 2, 3)
     turned = x.T.unsqueeze(1)
     assert turned.shape == (4, 1, 3, 2)
-    assert turned.squeeze(1).squeeze().walk.view is x.walk.view
+    assert turned.squeeze(1).squeeze().strided.view is x.strided.view
     np.testing.assert_array_equal(turned.squeeze().contiguous().numpy(), VALUES.T)
     for changed in (turned, x.flatten(), x.mT.contiguous()):
         (g,) = ow.gradients((changed * changed).sum(), [x])
@@ -52,7 +52,7 @@ def test_parts_are_taken_by_index_and_one_after_the_other(x):
 
 def test_a_copy_passes_gradients_and_a_detached_one_does_not(x):
     copied = x.clone()
-    assert copied.walk.view is not x.walk.view
+    assert copied.strided.view is not x.strided.view
     (g,) = ow.gradients((copied * 3.0).sum(), [x])
     np.testing.assert_array_equal(g.numpy(), np.full_like(VALUES, 3))
     assert not x.detach().clone().requires_grad

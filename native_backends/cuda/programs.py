@@ -47,8 +47,8 @@ class Arguments:
             offsets.append(size)
             size += -(-len(value) // _ALIGNED) * _ALIGNED
         self._values = ctypes.create_string_buffer(b"".join(_padded(value) for value in values), max(size, 1))
-        first = ctypes.addressof(self._values)
-        self._table = (ctypes.c_void_p * max(len(offsets), 1))(*(first + offset for offset in offsets))
+        address = ctypes.addressof(self._values)
+        self._table = (ctypes.c_void_p * max(len(offsets), 1))(*(address + offset for offset in offsets))
         self.address = ctypes.addressof(self._table)
 
 

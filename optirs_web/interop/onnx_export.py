@@ -144,7 +144,7 @@ class Trace:
 
 def _is_whole(value: Tensor, tracked: Tensor | None) -> bool:
     """Return whether a tensor is the same strided view as the parameter whose memory it shares."""
-    return tracked is not None and value.walk == tracked.walk
+    return tracked is not None and value.strided == tracked.strided
 
 
 def _numbered(base: str, number: int, count: int) -> str:

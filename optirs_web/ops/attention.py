@@ -222,7 +222,7 @@ def _strided_batch(batch: tuple[int, ...], matrices: Sequence[Tensor]) -> tuple[
     The storage of each operand is its view, and then the offset of the first element and the strides along both axes
     of the batch, rows and columns, in elements.
     """
-    storages = [matrix.walk for matrix in matrices]
+    storages = [matrix.strided for matrix in matrices]
     sizes, strides = collapse(batch, [storage.strides[:-2] for storage in storages])
     if len(sizes) > _BATCH_AXES:
         return _strided_batch(batch, [contiguous(matrix) for matrix in matrices])

@@ -25,7 +25,7 @@ def unsqueeze(x: Tensor, axis: int) -> Tensor:
         (2, 1, 3)
     """
     (at,) = normalize_axes(axis, x.ndim + 1)
-    strides = x.walk.strides
+    strides = x.strided.strides
     result = strided_view(x, (*x.shape[:at], 1, *x.shape[at:]), (*strides[:at], 1, *strides[at:]))
     return record(result, (x, lambda g, _: squeeze(g, at)))
 
@@ -43,7 +43,7 @@ def squeeze(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """
     removed = [index for index in normalize_axes(axis, x.ndim) if x.shape[index] == 1]
     kept = [index for index in range(x.ndim) if index not in removed]
-    result = strided_view(x, tuple(x.shape[index] for index in kept), tuple(x.walk.strides[index] for index in kept))
+    result = strided_view(x, tuple(x.shape[index] for index in kept), tuple(x.strided.strides[index] for index in kept))
 
     def rule(g: Tensor, _: Tensor) -> Tensor:
         for index in removed:

@@ -15,7 +15,7 @@ __all__ = ["Autocast", "autocast", "autocast_to", "operation"]
 
 place: Callable[[Any, Any, Any], Any] | None = None
 """Runs an operation where `optirs_web.placement` says, given its arguments; set when that is first used. What calls an
-operation by its own module, as rules of gradients and optimizers do, has it run where its operands lie."""
+operation by its own module, as rules of gradients and optimizers do, has it run where its operands are stored."""
 
 chosen: Callable[..., Any] | None = None
 """Calls operations in place of their callers, and chooses types. `precision` puts it here when there is a choice."""

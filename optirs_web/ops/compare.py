@@ -64,7 +64,7 @@ def _with_16_bits(x: Tensor, dtype: DType) -> Tensor:
         return astype(astype(x, FLOAT32), dtype)
     result = empty(x.shape, dtype, x.device)
     if x.size:
-        launch_map("identity", "identity_f32", [x], [x.walk.strides], x.shape, result)
+        launch_map("identity", "identity_f32", [x], [x.strided.strides], x.shape, result)
     source_type = x.dtype
     return record(result, (x, lambda g, _: astype(g, source_type)))
 

@@ -108,7 +108,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 def broadcast_strides(x: Tensor, result: Shape) -> Shape:
     """Return the strides with which a tensor is read as one of the shape `result`."""
-    strides = (0 if size == 1 else stride for size, stride in zip(x.shape, x.walk.strides, strict=True))
+    strides = (0 if size == 1 else stride for size, stride in zip(x.shape, x.strided.strides, strict=True))
     return (*(0,) * (len(result) - x.ndim), *strides)
 
 
@@ -155,7 +155,7 @@ def launch_map(
     for operand, type_ in zip(operands, kernel.operand_types, strict=True):
         if isinstance(operand, Tensor) and operand.dtype.wgsl != type_:
             raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {operand!r}")
-    storages = [tensor.walk for tensor in tensors]
+    storages = [tensor.strided for tensor in tensors]
     views = [*((tensor.view for tensor in tensors) if is_flat else (storage.view for storage in storages)), result.view]
     if size and not fits(*views) and _mapped_in_parts(kernel, operands, sizes, steps, result):
         return result
@@ -179,7 +179,9 @@ def _mapped_in_parts(
     """
     remaining = iter(strides)
     strided = [
-        Tensor(x.walk.view, shape, x.dtype, strides=next(remaining), start=x.walk.start) if isinstance(x, Tensor) else x
+        Tensor(x.strided.view, shape, x.dtype, strides=next(remaining), start=x.strided.start)
+        if isinstance(x, Tensor)
+        else x
         for x in operands
     ]
     whole = Tensor(result.view, shape, result.dtype)
@@ -194,7 +196,7 @@ def _mapped_in_parts(
 
     def run(operands: Sequence[Operand], target: Tensor) -> None:
         parts = [narrowed(x) if isinstance(x, Tensor) else x for x in operands]
-        part_strides = [x.walk.strides for x in parts if isinstance(x, Tensor)]
+        part_strides = [x.strided.strides for x in parts if isinstance(x, Tensor)]
         launch_map(kernel.file, kernel.name, parts, part_strides, target.shape, target)
 
     if cutting is None:
@@ -247,7 +249,9 @@ def write_into(target: Tensor, source: Tensor) -> None:
     if source.is_contiguous and source.dtype is target.dtype:
         source.device.copy(source.view, target.view)
     else:
-        launch_map("identity", f"identity_{source.dtype.wgsl}", [source], [source.walk.strides], source.shape, target)
+        launch_map(
+            "identity", f"identity_{source.dtype.wgsl}", [source], [source.strided.strides], source.shape, target
+        )
 
 
 def contiguous(x: Tensor) -> Tensor:
@@ -304,7 +308,7 @@ def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) 
         size = targets[0].size
         target.device.dispatch(kernel, views, -(-size // kernel.elements_per_workgroup), (size,))
 
-    if fits(*(tensor.walk.view for tensor in tensors)):
+    if fits(*(tensor.strided.view for tensor in tensors)):
         run([target], operands)
     else:
         *flat, whole = (Tensor(tensor.view, (tensor.size,), tensor.dtype) for tensor in tensors)

@@ -34,19 +34,19 @@ def fits(*views: View) -> bool:
 
 def _misalignment(x: Tensor) -> int:
     """Return the bytes from the nearest offset at which a binding may begin to the first element."""
-    view, start, _ = x.walk
+    view, start, _ = x.strided
     return (view.offset + start * x.dtype.itemsize) % x.device.capabilities.offset_alignment
 
 
 def _shown_bytes(x: Tensor) -> int:
     """Return the bytes of the smallest binding that holds all elements."""
-    reach = sum((size - 1) * stride for size, stride in zip(x.shape, x.walk.strides, strict=True))
+    reach = sum((size - 1) * stride for size, stride in zip(x.shape, x.strided.strides, strict=True))
     return -(-(_misalignment(x) + (reach + 1) * x.dtype.itemsize) // 4) * 4
 
 
 def narrowed(x: Tensor) -> Tensor:
     """Return the tensor over the memory between its first and last element, if its view does not fit. No history."""
-    view, start, strides = x.walk
+    view, start, strides = x.strided
     if fits(view):
         return x
     before = _misalignment(x)
@@ -65,7 +65,7 @@ def cut(operands: Sequence[Tensor]) -> tuple[int, int] | None:
     largest = max(operands, key=_shown_bytes)
     if _shown_bytes(largest) <= largest.device.capabilities.max_binding_bytes:
         return None
-    reaches = [(size - 1) * stride for size, stride in zip(largest.shape, largest.walk.strides, strict=True)]
+    reaches = [(size - 1) * stride for size, stride in zip(largest.shape, largest.strided.strides, strict=True)]
     axis = reaches.index(max(reaches))
     return axis, _length_of_parts([largest], operands, axis)
 
@@ -75,18 +75,18 @@ def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: 
     limits = operands[0].device.capabilities
 
     def longest(x: Tensor, slack: int) -> int:
-        stride = x.walk.strides[axis] * x.dtype.itemsize
+        stride = x.strided.strides[axis] * x.dtype.itemsize
         room = limits.max_binding_bytes - slack - (_shown_bytes(x) - (x.shape[axis] - 1) * stride)
         return max(1, room // stride + 1)
 
-    along = [x for x in large if x.walk.strides[axis]]
-    strides = [x.walk.strides[axis] * x.dtype.itemsize for x in operands]
+    along = [x for x in large if x.strided.strides[axis]]
+    strides = [x.strided.strides[axis] * x.dtype.itemsize for x in operands]
     unit = max(limits.offset_alignment // math.gcd(limits.offset_alignment, stride) for stride in strides if stride)
     length = min(longest(x, 0) for x in along)
     if length >= unit:
         return length - length % unit
     length = min(longest(x, limits.offset_alignment) for x in along)  # parts begin between two multiples
-    if any(x.dtype.itemsize < 4 and x.walk.strides[axis] % 2 for x in operands):
+    if any(x.dtype.itemsize < 4 and x.strided.strides[axis] % 2 for x in operands):
         length -= length % 2  # and not within words
         if not length:
             device = operands[0].device
@@ -96,7 +96,7 @@ def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: 
 
 def part_along(x: Tensor, axis: int, start: int, count: int) -> Tensor:
     """Return `count` elements of an axis from `start` on, or fewer at its end: the same memory. Leaves no history."""
-    view, origin, strides = x.walk
+    view, origin, strides = x.strided
     shape = (*x.shape[:axis], min(count, x.shape[axis] - start), *x.shape[axis + 1 :])
     return Tensor(view, shape, x.dtype, strides=strides, start=origin + start * strides[axis])
 
@@ -132,7 +132,7 @@ def in_parts(
         compute: enqueues the work for parts of all of them.
     """
     tensors = [*results, *operands]
-    if fits(*(x.walk.view for x in tensors)):
+    if fits(*(x.strided.view for x in tensors)):
         compute(results, operands)
         return
     axis = next((axis for axis in range(axes) if results[0].shape[axis] > 1), None)

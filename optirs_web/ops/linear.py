@@ -89,7 +89,7 @@ def _is_one_product(b: Tensor, batch: tuple[int, ...]) -> bool:
 
 
 def _only_matrix(b: Tensor) -> Tensor:
-    return strided_view(b, b.shape[-2:], b.walk.strides[-2:])
+    return strided_view(b, b.shape[-2:], b.strided.strides[-2:])
 
 
 def _as_rows(a: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     if _is_one_product(b, g.shape[:-2]) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
         rows = math.prod(a.shape[:-1])  # which -1 cannot say of a matrix without columns
         left, right = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-        if b.ndim == 2 and b.walk.strides == (1, b.shape[0]):  # stored as the transpose of a weight
+        if b.ndim == 2 and b.strided.strides == (1, b.shape[0]):  # stored as the transpose of a weight
             return transpose(_product(transpose(right, 0, 1), left), 0, 1)
         return reshape(_product(transpose(left, 0, 1), right), b.shape)
     return sum_to(_product(transpose(a, -1, -2), g), b.shape)
@@ -112,7 +112,7 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     result = empty((*batch, rows, columns), float_type(a, b), a.device)
     left, right = (broadcast_to(operand, (*batch, *operand.shape[-2:])) for operand in (a, b))
-    shape, left_strides, right_strides = (*batch, rows, columns, inner), left.walk.strides, right.walk.strides
+    shape, left_strides, right_strides = (*batch, rows, columns, inner), left.strided.strides, right.strided.strides
     _multiply_into(
         result,
         strided_view(left, shape, (*left_strides[:-1], 0, left_strides[-1])),
@@ -151,23 +151,23 @@ def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
     for axis, longest in ((-3, side), (-2, side), (-1, inner)):
         if a.shape[axis] > longest:
             return a.ndim + axis, longest
-    if fits(a.walk.view, b.walk.view, result.view):
+    if fits(a.strided.view, b.strided.view, result.view):
         return None
-    return cut([a, b, strided_view(result, a.shape, (*result.walk.strides, 0))])
+    return cut([a, b, strided_view(result, a.shape, (*result.strided.strides, 0))])
 
 
 def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) -> None:
     """Enqueue products of operands that fit bindings; `is_part` if they are parts, which are not cut again."""
     *batch, rows, columns, inner = a.shape
-    (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.walk, b.walk
+    (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.strided, b.strided
     sizes, strides = collapse(tuple(batch), [a_strides[:-3], b_strides[:-3]])
     if len(sizes) > _BATCH_AXES:
         left = contiguous(strided_view(a, (*batch, rows, inner), (*a_strides[:-2], a_strides[-1])))
         right = contiguous(strided_view(b, (*batch, inner, columns), (*b_strides[:-3], b_strides[-1], b_strides[-2])))
         _multiply_into(
             result,
-            strided_view(left, a.shape, (*left.walk.strides[:-1], 0, 1)),
-            strided_view(right, a.shape, (*right.walk.strides[:-2], 0, 1, columns)),
+            strided_view(left, a.shape, (*left.strided.strides[:-1], 0, 1)),
+            strided_view(right, a.shape, (*right.strided.strides[:-2], 0, 1, columns)),
         )
         return
     capabilities = result.device.capabilities
@@ -196,10 +196,12 @@ def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:
     *outer, inner = a.shape
     parts, remainder = divmod(inner, length)
     products = empty((parts + (remainder > 0), *result.shape), FLOAT32, result.device)
-    batch = [strided_view(x, (parts, *outer, length), (length * x.walk.strides[-1], *x.walk.strides)) for x in (a, b)]
+    batch = [
+        strided_view(x, (parts, *outer, length), (length * x.strided.strides[-1], *x.strided.strides)) for x in (a, b)
+    ]
     compute_part(products, 0, 0, parts, partial(_dispatch, a=batch[0], b=batch[1], is_part=True))
     if remainder:
-        last = [strided_view(x, (1, *x.shape), (0, *x.walk.strides)) for x in (a, b)]
+        last = [strided_view(x, (1, *x.shape), (0, *x.strided.strides)) for x in (a, b)]
         last = [part_along(x, a.ndim, parts * length, remainder) for x in last]
         compute_part(products, 0, parts, 1, partial(_dispatch, a=last[0], b=last[1], is_part=True))
     total = result if result.dtype is FLOAT32 else empty(result.shape, FLOAT32, result.device)

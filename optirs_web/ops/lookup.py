@@ -124,7 +124,7 @@ def _look_up_in_table_parts(result: Tensor, x: Tensor, indices: Tensor, missing:
 
 def _without_repeats(x: Tensor) -> Tensor:
     """Return a tensor with length 1 along the axes whose stride is 0."""
-    strides = x.walk.strides
+    strides = x.strided.strides
     return strided_view(x, tuple(size if stride else 1 for size, stride in zip(x.shape, strides, strict=True)), strides)
 
 
@@ -143,7 +143,7 @@ def spread(g: Tensor, lookup: Lookup, shape: Shape) -> Tensor:
     lookup = lookup.settled()
     if not g.size or not math.prod(shape):
         result = full(shape, 0.0, g.device)
-    elif fits(g.walk.view, lookup.indices.view) and FLOAT32.nbytes(math.prod(shape)) <= _limit(g):
+    elif fits(g.strided.view, lookup.indices.view) and FLOAT32.nbytes(math.prod(shape)) <= _limit(g):
         result = _spread(g.detach(), lookup, shape)
     else:
         result = empty(shape, FLOAT32, g.device)

@@ -132,7 +132,7 @@ def _gradient_of_input(
 def _gradients_of_affine(g: Tensor, x: Tensor, row_statistics: Tensor) -> Tensor:
     """Return (2, columns): the gradients of the weight and of the bias. Leaves no history."""
     rows, columns = g.shape
-    if rows > 1 and not fits(*(operand.walk.view for operand in (g, x, row_statistics))):
+    if rows > 1 and not fits(*(operand.strided.view for operand in (g, x, row_statistics))):
         middle = max(1, rows // 2 // _CHUNK * _CHUNK)
         first, second = (
             [narrowed(part_along(operand, 0, *at)) for operand in (g, x, row_statistics)]
@@ -163,7 +163,7 @@ def _gradient_of_weight(affine_gradients: Tensor, g: Tensor, x: Tensor, rank: in
 
 def _gradient_of_bias(affine_gradients: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
     columns = affine_gradients.shape[1]
-    result = reshape(strided_view(affine_gradients, (columns,), (1,), affine_gradients.walk.start + columns), shape)
+    result = reshape(strided_view(affine_gradients, (columns,), (1,), affine_gradients.strided.start + columns), shape)
     shape_of_g = g.shape
     return record(result, (g, lambda h, _: broadcast_to(h, shape_of_g)))
 

@@ -87,7 +87,7 @@ def _count(name: str) -> None:
 
 
 def _word(words: Tensor, number: int) -> Tensor:
-    return Tensor(words.walk.view, (), words.dtype, strides=(), start=number)
+    return Tensor(words.strided.view, (), words.dtype, strides=(), start=number)
 
 
 _seed = 0

@@ -84,14 +84,14 @@ def reduced_shapes(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> tuple[tu
 
 def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, int, int]]:
     """Return a view in which the axes are adjacent, and its sizes before, along and after these. No history."""
-    flat, first, last = x.detach(), axes[0], axes[-1]
-    if axes != tuple(range(first, last + 1)):
+    flat, first_axis, last_axis = x.detach(), axes[0], axes[-1]
+    if axes != tuple(range(first_axis, last_axis + 1)):
         others = [index for index in range(x.ndim) if index not in axes]
-        flat, first, last = permute(flat, (*others, *axes)), len(others), x.ndim - 1
+        flat, first_axis, last_axis = permute(flat, (*others, *axes)), len(others), x.ndim - 1
     return flat, (
-        math.prod(flat.shape[:first]),
-        math.prod(flat.shape[first : last + 1]),
-        math.prod(flat.shape[last + 1 :]),
+        math.prod(flat.shape[:first_axis]),
+        math.prod(flat.shape[first_axis : last_axis + 1]),
+        math.prod(flat.shape[last_axis + 1 :]),
     )
 
 

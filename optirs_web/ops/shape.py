@@ -40,7 +40,7 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
 
 def strided_view(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int | None = None) -> Tensor:
     """Return a strided view of the tensor's memory. Leaves no history."""
-    view, origin, _ = x.walk
+    view, origin, _ = x.strided
     result = Tensor(view, shape, x.dtype, strides=strides, start=origin if start is None else start)
     result._shares = x._tracked
     return result
@@ -60,7 +60,7 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
     order = tuple(axis % x.ndim if -x.ndim <= axis < x.ndim else -1 for axis in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(f"{tuple(axes)} is not a permutation of the {x.ndim} axes")
-    strides = x.walk.strides
+    strides = x.strided.strides
     result = strided_view(x, tuple(x.shape[axis] for axis in order), tuple(strides[axis] for axis in order))
     back = tuple(order.index(axis) for axis in range(x.ndim))
     return record(result, (x, lambda g, _: permute(g, back)))

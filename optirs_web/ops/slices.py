@@ -134,17 +134,17 @@ def _of_int(index: int, shape: Shape, axis: int) -> Pick:
 
 def part_of(x: Tensor, parts: Parts) -> Tensor:
     """Return a strided view of the same memory. Gradient: g where the part was taken, and zeros."""
-    picks = iter(zip((pick for pick in parts if pick is not None), x.walk.strides, strict=True))
+    picks = iter(zip((pick for pick in parts if pick is not None), x.strided.strides, strict=True))
     shape: list[int] = []
     strides: list[int] = []
-    start = x.walk.start
+    start = x.strided.start
     for part in parts:
         pick, stride = (Pick(0, 1, 1), 0) if part is None else next(picks)
         start += pick.start * stride
         if pick.is_kept:
             shape.append(pick.length)
             strides.append(pick.step * stride)
-    result = strided_view(x, tuple(shape), tuple(strides), start if math.prod(shape) else x.walk.start)
+    result = strided_view(x, tuple(shape), tuple(strides), start if math.prod(shape) else x.strided.start)
     return record(result, (x, lambda g, _: put_part(g, parts, x.shape)))
 
 
@@ -175,7 +175,7 @@ _NO_AXIS = _PartAxis(1, whole_axis(1), 0)
 
 def put_part(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Tensor:
     """Return a tensor of `fill` with a part written where `part_of` would take it from. Gradient: that part of g."""
-    strides = iter(part.walk.strides)
+    strides = iter(part.strided.strides)
     axes: list[_PartAxis] = []
     picks = []
     for pick in parts:
@@ -184,7 +184,9 @@ def put_part(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Ten
             axes.append(_PartAxis(shape[len(axes)], pick, stride))
             picks.append(pick)
     merged = _merged(axes)
-    is_shown = fits(part.walk.view) and FLOAT32.nbytes(math.prod(shape)) <= part.device.capabilities.max_binding_bytes
+    is_shown = (
+        fits(part.strided.view) and FLOAT32.nbytes(math.prod(shape)) <= part.device.capabilities.max_binding_bytes
+    )
     if len(merged) > _AXES or not is_shown:
         result = _put_by_axes(part, picks, shape, fill)
     else:
@@ -221,7 +223,7 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: flo
     """Enqueue the kernel that writes the part and `fill`."""
     word = bits_of(fill, part.dtype)
     padded = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
-    view, start, _ = part.walk
+    view, start, _ = part.strided
     part.device.dispatch(
         cooperative("place", AXES=max(1, len(axes)), STEPS=max([1, *[axis.pick.step for axis in axes]]) > 1),
         [view, result.view],

@@ -171,7 +171,7 @@ class Fastest:
         seconds = self._predictions.of(call)
         faster = self.candidates[seconds[0] > seconds[1]]
         for tensor in call.tensors:
-            if tensor.walk.view.buffer.device is not faster:
+            if tensor.strided.view.buffer.device is not faster:
                 return self._compared(call, seconds).device
         return faster
 

@@ -50,7 +50,7 @@ def _changed(change: View | Launch | Copy | Program) -> Iterable[Buffer]:
 
 def is_at(x: Tensor, device: Device) -> bool:
     """Return whether a tensor, or a copy of it, is on this device."""
-    view = x.walk.view
+    view = x.strided.view
     if view.buffer.device is device:
         return True
     copies = _copies.get(view.buffer)
@@ -68,7 +68,7 @@ def moved(x: Tensor, device: Device) -> Tensor:
     # to the tensor, so the tensor must not refer to the copy.
     handed_out: dict[Device, weakref.ref[Tensor]] = vars(x).setdefault("_moved", {})
     earlier = handed_out[device]() if device in handed_out else None
-    if earlier is not None and earlier._edges and earlier.walk == copy.walk:
+    if earlier is not None and earlier._edges and earlier.strided == copy.strided:
         return earlier
     result = record(copy, (x, partial(_carried_back, x.device)))
     handed_out[device] = weakref.ref(result)
@@ -80,11 +80,11 @@ def _carried_back(home: Device, g: Any, _: Tensor) -> Any:
 
 
 def _copy_of(x: Tensor, device: Device) -> Tensor:
-    view, start, strides = x.walk
+    view, start, strides = x.strided
     if 2 * x.size * x.dtype.itemsize < view.nbytes:  # a small part of something large
         with suppress(DeviceLimitError):  # all of it, where elements of 16 bits cannot be put together
             x = contiguous(x.detach()) if not x.is_contiguous else Tensor(x.view, x.shape, x.dtype)
-            view, start, strides = x.walk
+            view, start, strides = x.strided
     copy = _copied(view, device)
     return Tensor(copy, x.shape, x.dtype, strides=strides, start=start)
 

@@ -8,7 +8,7 @@ from types import EllipsisType
 from typing import Any, Literal, Protocol, Self, get_args
 from weakref import ref
 
-from ..autograd import walks_back
+from ..autograd import runs_backward
 from ..compiled import Compiled
 from ..errors import DeviceLimitError, DeviceNotAvailableError, OutOfDeviceMemoryError
 from ..ops import calls
@@ -367,7 +367,7 @@ def _bound_to(call: Call) -> tuple[bool, Device | None]:
         return True, None if is_elsewhere else recorder
     if call.operation.__name__ in _STAY_WITH_FIRST:
         return True, call.tensors[0].device
-    if walks_back():
+    if runs_backward():
         return True, _FewestBytes().device_for(call)  # what ran forward on one device goes back there
     return False, None
 

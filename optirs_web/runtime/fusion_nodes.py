@@ -133,7 +133,7 @@ class Nodes:
             self._enter(len(self._nodes) - 1)
 
     def items(self) -> Iterator[tuple[int, Node]]:
-        """Those that are left, with their places. They may be changed and removed on the way."""
+        """Yield the nodes that are left, with their indices. They may be changed and removed meanwhile."""
         for at in range(len(self._nodes)):
             node = self._nodes[at]
             if node is not None:

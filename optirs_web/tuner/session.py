@@ -251,7 +251,7 @@ def _searches(device: Device, again: bool) -> _Searches:
     assert choices is not None
     seen = _take_seen(device)
     device.flush()
-    notes = {key: "" if again or key not in choices.found else _SAVED for key in seen}
+    notes = {key: "" if again or key not in choices.searched else _SAVED for key in seen}
     shares = {}
     for key, (launch, count) in seen.items():
         try:

@@ -46,7 +46,7 @@ USED = """
     device = await ow.device_async("webgpu")
     assert device.backend.tuned is None
     await ow.tuning_async()
-    found = sorted([*key[0].numbers, key[1], *choice] for key, choice in device.backend.tuned.found.items())
+    found = sorted([*key[0].numbers, key[1], *choice] for key, choice in device.backend.tuned.searched.items())
     a, b = ow.ones((64, 33), device=device), ow.ones((33, 40), device=device)
     step = ow.compile(lambda: a @ b)
     result = (await step().tolist_async())[-1][-1]

@@ -120,7 +120,7 @@ def test_products_of_16_bit_factors_may_be_of_float32(with_cublas, dtype):
     row = ow.tensor([[2048.0, 1.0]], device=device, dtype=dtype)
     column, result = ow.ones((2, 1), device=device, dtype=dtype), ow.zeros((1, 1), device=device)
     before = calls()
-    views = [tensor.walk.view for tensor in (row, column, result)]
+    views = [tensor.strided.view for tensor in (row, column, result)]
     device.dispatch(cooperative("matmul"), views, (1, 1), (1, 1, 2, 2, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0))
     assert result.item() == 2049.0  # which no type of 16 bits has
     assert calls() - before == 1

@@ -82,7 +82,7 @@ def test_a_choice_that_is_none_is_ignored_with_a_warning_and_found_again(vulkan,
     kept.store(subject_of(vulkan.info), damaged)
     with pytest.warns(UserWarning, match=r"in .*measured\.json is not a tuned choice, and is ignored"):
         Choices(vulkan.backend).attach()
-    assert list(vulkan.backend.tuned.found.values()) == ([TILE] if name not in damaged else [])
+    assert list(vulkan.backend.tuned.searched.values()) == ([TILE] if name not in damaged else [])
 
 
 def test_a_choice_that_was_measured_for_other_kernels_is_not_used(vulkan, cache):
@@ -90,10 +90,10 @@ def test_a_choice_that_was_measured_for_other_kernels_is_not_used(vulkan, cache)
     ((name, figure),) = kept.load(subject_of(vulkan.info)).items()
     kept.store(subject_of(vulkan.info), {name: {**figure, "kernels": "0"}})
     Choices(vulkan.backend).attach()
-    assert vulkan.backend.tuned.found == {}
+    assert vulkan.backend.tuned.searched == {}
     keep(vulkan)
     Choices(vulkan.backend).attach()
-    assert list(vulkan.backend.tuned.found.values()) == [TILE]
+    assert list(vulkan.backend.tuned.searched.values()) == [TILE]
 
 
 def test_choices_of_another_device_are_not_used(vulkan, cache):

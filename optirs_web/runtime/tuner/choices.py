@@ -17,22 +17,22 @@ from .switch import requested, subject_of
 __all__ = ["Choices", "Work"]
 
 Work = tuple[Tunable, str]
-"""What one choice serves: a tunable, and a class of shapes."""
+"""A tunable and a class of shapes, which have a choice."""
 
 
 class Choices:
     """Called with each launch of a device, gives it the kernel and the grid that were chosen for its shape.
 
     Attributes:
-        found: the choices of searches.
+        searched: the choices of searches.
         shipped: those that came with the library; used where no search has found one, and asked for.
         seen: while a search listens, the launches of each work that came by: one of them, and how many; None otherwise.
     """
 
     def __init__(self, backend: Backend) -> None:
-        """None yet."""
+        """Begin without choices."""
         self.backend = backend
-        self.found: dict[Work, Choice] = {}
+        self.searched: dict[Work, Choice] = {}
         self.shipped: Mapping[Work, Choice] = {}
         self.seen: dict[Work, tuple[Launch, int]] | None = None
 
@@ -58,11 +58,11 @@ class Choices:
 
     def add(self, record: Record) -> None:
         """Use a choice."""
-        self.found[record.tunable, record.shape_class] = record.choice
+        self.searched[record.tunable, record.shape_class] = record.choice
 
     def chosen(self, work: Work, launch: Launch) -> Choice:
         """The choice for a work, or the default of this launch of it."""
-        return self.found.get(work) or self.shipped.get(work) or work[0].default(launch)
+        return self.searched.get(work) or self.shipped.get(work) or work[0].default(launch)
 
     def __call__(self, launch: Launch) -> Launch:
         """The launch as it is to run."""
@@ -71,6 +71,6 @@ class Choices:
             return launch
         work = tunable, tunable.shape_class(launch)
         if self.seen is not None:
-            first, count = self.seen.get(work, (launch, 0))
-            self.seen[work] = first, count + 1
+            example, count = self.seen.get(work, (launch, 0))
+            self.seen[work] = example, count + 1
         return tunable.tuned(launch, self.chosen(work, launch), self.backend.capabilities)
