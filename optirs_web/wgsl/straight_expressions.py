@@ -39,7 +39,7 @@ def check_type(position: Position, type_: Type | None) -> Type:
 
 
 class Evaluator:
-    """Evaluates the expressions of a function, and keeps its scopes.
+    """Evaluates the expressions of a function, and keeps its scopes; a part of the straightener of the function.
 
     `called` collects the names of the functions that it calls.
     """

@@ -112,10 +112,11 @@ class _State:
 _Run = Callable[[_State], None]
 
 
-class _Straightener(Evaluator):
+class _Straightener:
     def __init__(self, function: Function, constants: dict[str, Constant], called: set[str]) -> None:
         parameters = tuple((p.name, check_type(p.position, p.type)) for p in function.parameters)
-        super().__init__(Builder(parameters), constants, called)
+        self.builder = Builder(parameters)
+        self.expressions = Evaluator(self.builder, constants, called)
         self.function = function
         self.iterations = 0
         self.loops = 0
@@ -128,7 +129,7 @@ class _Straightener(Evaluator):
         return_type = check_type(function.position, function.return_type)
         for parameter, (name, type_) in zip(function.parameters, self.builder.parameters, strict=True):
             leaves = leaf_names(type_, name)
-            self.declare(name, tuple(Name(parameter.position, p, type=t) for p, t in leaves), state.values)
+            self.expressions.declare(name, tuple(Name(parameter.position, p, type=t) for p, t in leaves), state.values)
         self.block(function.body, state)
         if not state.dead or "return" not in state.escapes:
             refuse(function.position, f"every way through '{function.name}' must end in a return")
@@ -145,9 +146,9 @@ class _Straightener(Evaluator):
     # Statements.
 
     def block(self, block: Block, state: _State) -> None:
-        self.scopes.append({})
+        self.expressions.scopes.append({})
         self.statements(block.statements, state)
-        self.scopes.pop()
+        self.expressions.scopes.pop()
 
     def statements(self, statements: list[Statement], state: _State) -> None:
         for number, statement in enumerate(statements):
@@ -177,25 +178,25 @@ class _Straightener(Evaluator):
             case Return(position=position, value=value):
                 if value is None:
                     refuse(position, "a return needs a value")
-                self.escape("return", {"return": self.evaluate(value, state.values)}, position, state)
+                self.escape("return", {"return": self.expressions.evaluate(value, state.values)}, position, state)
             case Break(position=position):
                 self.escape(self.breaks[-1], state.values, position, state)
             case Continue(position=position):
                 self.escape(self.continues[-1], state.values, position, state)
             case CallStatement(call=call):
-                self.evaluate(call, state.values)
+                self.expressions.evaluate(call, state.values)
             case ConstAssert():
                 pass
 
     def local(self, statement: LocalDeclaration, state: _State) -> None:
         if statement.value is not None:
-            value = self.evaluate(statement.value, state.values)
+            value = self.expressions.evaluate(statement.value, state.values)
             type_ = check_type(statement.position, concrete(statement.type or type_of(statement.value)))
             value = self.named(type_, value, statement.name)
         else:
             type_ = check_type(statement.position, statement.type)
-            value = self.zero(type_, statement.position)
-        self.declare(statement.name, value, state.values)
+            value = self.expressions.zero(type_, statement.position)
+        self.expressions.declare(statement.name, value, state.values)
 
     def assign(self, statement: Assign, state: _State) -> None:
         target, position = statement.target, statement.position
@@ -203,7 +204,7 @@ class _Straightener(Evaluator):
             return
         sign = statement.operator
         source = Binary(position, sign, target, statement.value, target.type) if sign else statement.value
-        value = self.evaluate(source, state.values)
+        value = self.expressions.evaluate(source, state.values)
         variable, start, word = self.assigned(target)
         self.named(type_of(target), value, word)
         old = state.values[variable]
@@ -213,9 +214,9 @@ class _Straightener(Evaluator):
         """Return the variable that an assignment changes, the index of its first leaf that changes, and a name."""
         if isinstance(target, Member):
             variable, start, word = self.assigned(target.base)
-            offset, _ = self.member(target.position, type_of(target.base), target.name)
+            offset, _ = self.expressions.member(target.position, type_of(target.base), target.name)
             return variable, start + offset, f"{word}_{target.name}"
-        own = self.find(target.name) if isinstance(target, Name) else None
+        own = self.expressions.find(target.name) if isinstance(target, Name) else None
         if not isinstance(target, Name) or own is None:
             refuse(target.position, "only the function's own variables and their members can be assigned")
         return own, 0, target.name
@@ -239,7 +240,7 @@ class _Straightener(Evaluator):
             self.statements(following, live)
             ended.append(True)
 
-        condition = self.scalar(statement.condition, state.values)
+        condition = self.expressions.scalar(statement.condition, state.values)
         self.depth += 1
         self.branch(condition, state, then, otherwise, after if self.depth <= _MAX_DEPTH else None)
         self.depth -= 1
@@ -312,7 +313,7 @@ class _Straightener(Evaluator):
         state.dead = False
 
     def switch(self, statement: Switch, state: _State) -> None:
-        selector = self.scalar(statement.selector, state.values)
+        selector = self.expressions.scalar(statement.selector, state.values)
         default = next(case for case in statement.cases if case.is_default)
         cases = [case for case in statement.cases if not case.is_default]
         self.loops += 1
@@ -321,7 +322,9 @@ class _Straightener(Evaluator):
         def chosen(case: Case) -> Expression:
             condition: Expression = Literal(case.position, False, type=BOOL)
             for label in case.selectors:
-                value = Literal(label.position, _number(self.scalar(label, state.values)), type=type_of(selector))
+                value = Literal(
+                    label.position, _number(self.expressions.scalar(label, state.values)), type=type_of(selector)
+                )
                 same = self.builder.emit(Binary(label.position, "==", selector, value, BOOL))
                 condition = self.builder.either(condition, same)
             return condition
@@ -342,27 +345,27 @@ class _Straightener(Evaluator):
         self.loops += 1
         self.breaks.append(f"break {self.loops}")
         self.continues.append(f"continue {self.loops}")
-        self.scopes.append({})
+        self.expressions.scopes.append({})
         if isinstance(statement, For) and statement.initial is not None:
             self.statement(statement.initial, state)
         while not state.dead and self.enters_body(statement, state):
             self.iterations += 1
             if self.iterations > UNROLL_LIMIT:
                 refuse(statement.position, f"loops may come to {UNROLL_LIMIT} iterations at most")
-            self.scopes.append({})
+            self.expressions.scopes.append({})
             self.statements(statement.body.statements, state)
             self.join(self.continues[-1], state)
             if not state.dead:
                 self.continuing(statement, state)
-            self.scopes.pop()
-        self.scopes.pop()
+            self.expressions.scopes.pop()
+        self.expressions.scopes.pop()
         self.continues.pop()
         self.join(self.breaks.pop(), state)
 
     def enters_body(self, statement: For | While | Loop, state: _State) -> bool:
         if isinstance(statement, Loop) or statement.condition is None:
             return True
-        condition = self.scalar(statement.condition, state.values)
+        condition = self.expressions.scalar(statement.condition, state.values)
         if not is_literal(condition):
             refuse(
                 statement.condition.position,
@@ -377,7 +380,7 @@ class _Straightener(Evaluator):
             if statement.continuing is not None:
                 self.statements(statement.continuing.statements, state)
             if statement.break_if is not None:
-                done = self.scalar(statement.break_if, state.values)
+                done = self.expressions.scalar(statement.break_if, state.values)
                 leave = Break(statement.break_if.position)
                 self.branch(done, state, lambda s: self.statement(leave, s), lambda s: None)
 
