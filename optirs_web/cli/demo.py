@@ -6,6 +6,7 @@ import re
 import secrets
 import sys
 import webbrowser
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -81,12 +82,25 @@ def demo(
         raise click.ClickException(f"the demo needs {', '.join(missing)}: pip install 'optirs-web[demo]'")
     if source is not None and target is None:
         raise click.UsageError("--pyodide is for --export; a server uses the Pyodide that OPTIRS_PYODIDE_DIST names")
-    from ..demo_site.app import create_app
-    from ..demo_site.pages import why_no_pages
-    from ..demo_site.server import bind, serve, url_of
+    _check(token, embedders, public)
     from ..demo_site.settings import Settings
-    from ..demo_site.store import StoreError
 
+    settings = Settings(
+        data=data,
+        token=token or secrets.token_urlsafe(24),
+        host=host,
+        allowed_hosts=frozenset(name.lower() for name in hosts),
+        frame_ancestors=embedders,
+        public=public and public.rstrip("/") + "/",
+    )
+    if target is not None:
+        _export(target, settings, source)
+    else:
+        _serve(settings, port, opens=opens)
+
+
+def _check(token: str | None, embedders: Sequence[str], public: str) -> None:
+    """Raise the error of the first of these options that is not valid."""
     if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
         raise click.BadParameter("a token may contain only ASCII letters, digits and punctuation", param_hint="--token")
     for origin in embedders:
@@ -98,23 +112,22 @@ def demo(
         raise click.BadParameter(
             f"{public!r} is not an address such as https://example.org/demo/", param_hint="--public-address"
         )
-    settings = Settings(
-        data=data,
-        token=token or secrets.token_urlsafe(24),
-        host=host,
-        allowed_hosts=frozenset(name.lower() for name in hosts),
-        frame_ancestors=embedders,
-        public=public and public.rstrip("/") + "/",
-    )
-    if target is not None:
-        return _export(target, settings, source)
+
+
+def _serve(settings: Settings, port: int | None, *, opens: bool) -> None:
+    """Serve the site until Ctrl-C, and open its first page where that is wanted."""
+    from ..demo_site.app import create_app
+    from ..demo_site.pages import why_no_pages
+    from ..demo_site.server import bind, serve, url_of
+    from ..demo_site.store import StoreError
+
     reason = why_no_pages(settings)
     if reason:
         raise click.ClickException(reason)
     try:
-        listener = bind(host, port)
+        listener = bind(settings.host, port)
     except OSError as error:
-        where = host if port is None else f"{host}:{port}"
+        where = settings.host if port is None else f"{settings.host}:{port}"
         raise click.ClickException(f"cannot listen on {where}: {error.strerror or error}") from error
     with listener:
         try:
@@ -122,12 +135,12 @@ def demo(
         except StoreError as error:
             raise click.ClickException(f"{error}, with --data FOLDER") from error
         except OSError as error:
-            raise click.ClickException(f"cannot save data in {data}: {error.strerror or error}") from error
+            raise click.ClickException(f"cannot save data in {settings.data}: {error.strerror or error}") from error
         url = url_of(listener)
 
         def announce() -> None:
             click.echo(f"The demo is at   {url}")
-            click.echo(f"Data is saved in {data.resolve()}")
+            click.echo(f"Data is saved in {settings.data.resolve()}")
             click.echo(f"Token            {settings.token}")
             if settings.pyodide is None:
                 click.echo(
