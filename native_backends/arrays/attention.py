@@ -125,9 +125,7 @@ def _attention_grad(
     def gradient(block: Any) -> Results:
         """Return the gradient by the weights, which are rounded as they were when they added up to 1."""
         numbers = block.own(known) if owns_queries else block.other(known)
-        log_sums, deltas = (
-            numbers[..., None, :, column] if owns_queries else numbers[..., column : column + 1] for column in (0, 1)
-        )
+        log_sums = numbers[..., None, :, 0] if owns_queries else numbers[..., :1]
         weights = pairs.scores(block)
         is_hidden = weights == -np.inf if may_have_nan else None
         weights -= log_sums
@@ -135,9 +133,11 @@ def _attention_grad(
         if is_hidden is not None:  # from a query with NaN
             weights = xp.masked(weights, is_hidden, 0)
         if not p["adds_values"]:
-            slopes = block.other(pairs.other_values) @ block.own(pairs.own_values).swapaxes(-1, -2)
-            slopes -= deltas
-            weights *= slopes
+            values = block.other(pairs.other_values), block.own(pairs.own_values)
+            if owns_queries:
+                weights *= xp.product_less(*values, numbers[..., 1])
+            else:  # in the order in which the weights are stored
+                weights *= xp.product_less(*reversed(values), numbers[..., 1]).swapaxes(-1, -2)
         added = block.other(pairs.other_values if p["adds_values"] else pairs.other)
         return (xp.into(block.own(target), xp.matmul, weights.swapaxes(-1, -2), added),)
 

@@ -37,6 +37,7 @@ __all__ = [
     "placed",
     "precise",
     "printed",
+    "product_less",
     "put",
     "put_at",
     "put_result",
@@ -110,6 +111,11 @@ def precise(array: Array) -> Array:
 def into(out: Array, function: Callable[..., Array], *arguments: Any, **options: Any) -> Array:
     """Return what a function of the library computes, with the shape of `out`, where NumPy writes it."""
     return jnp.broadcast_to(function(*arguments, **options), out.shape)
+
+
+def product_less(left: Array, right: Array, numbers: Array) -> Array:
+    """Return left @ rightᵀ less a number for each row of `right`."""
+    return left @ right.swapaxes(-1, -2) - numbers[..., None, :]
 
 
 def masked(array: Array, mask: Array, value: float) -> Array:

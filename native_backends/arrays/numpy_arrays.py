@@ -36,6 +36,7 @@ __all__ = [
     "placed",
     "precise",
     "printed",
+    "product_less",
     "put",
     "put_at",
     "put_result",
@@ -75,6 +76,18 @@ def precise(array: Array) -> Array:
 def into(out: Array, function: Callable[..., Array], *arguments: Any, **options: Any) -> Array:
     """Return what a function of the library computes, written to `out`."""
     return function(*arguments, out=out, **options)
+
+
+def product_less(left: Array, right: Array, numbers: Array) -> Array:
+    """Return left @ rightᵀ less a number for each row of `right`: one product, of matrices with one more column."""
+    extended = []
+    for matrices, column in (left, np.float32(1)), (right, -numbers):
+        matrix = np.empty((*matrices.shape[:-1], matrices.shape[-1] + 1), np.float32)
+        matrix[..., :-1] = matrices
+        matrix[..., -1] = column
+        extended.append(matrix)
+    product: Array = extended[0] @ extended[1].swapaxes(-1, -2)
+    return product
 
 
 def masked(array: Array, mask: Array, value: float) -> Array:
