@@ -133,11 +133,11 @@ def _attention_grad(
         if is_hidden is not None:  # from a query with NaN
             weights = xp.masked(weights, is_hidden, 0)
         if not p["adds_values"]:
-            values = block.other(pairs.other_values), block.own(pairs.own_values)
+            of_own, of_other = block.own(pairs.own_values), block.other(pairs.other_values)
             if owns_queries:
-                weights *= xp.product_less(*values, numbers[..., 1])
+                weights *= xp.product_less(of_other, of_own, numbers[..., 1])
             else:  # in the order in which the weights are stored
-                weights *= xp.product_less(*reversed(values), numbers[..., 1]).swapaxes(-1, -2)
+                weights *= xp.product_less(of_own, of_other, numbers[..., 1]).swapaxes(-1, -2)
         added = block.other(pairs.other_values if p["adds_values"] else pairs.other)
         return (xp.into(block.own(target), xp.matmul, weights.swapaxes(-1, -2), added),)
 

@@ -258,17 +258,7 @@ def runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
 def over_live(
     arena: Array, blocks: Array, tensors: Array, function: Callable[[Array], Sequence[Array]]
 ) -> tuple[Array, bool]:
-    """Write the results of a function of the elements of each tensor that has a gradient.
-
-    Args:
-        arena: the elements of all tensors.
-        blocks: the table of its blocks.
-        tensors: the table of its tensors.
-        function: returns the new elements, and for each whether a condition holds.
-
-    Returns:
-        The arena, and whether the condition holds for all elements of these tensors.
-    """
+    """Write the results of a function of the elements of each tensor that has a gradient, as `jax_arrays.over_live`."""
     is_live = words(tensors).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
     holds = True
     for tensor, first, end in runs(blocks):
