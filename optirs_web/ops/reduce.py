@@ -95,6 +95,21 @@ def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, 
     )
 
 
+def _sum_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Return the sum over axes, without history; its shape is that of rows and columns before and after them.
+
+    Axes of a contiguous tensor that are not adjacent are summed one run after another, since moving them side by side
+    would copy the tensor.
+    """
+    if axes[-1] - axes[0] < len(axes) or not x.is_contiguous:
+        flat, lengths = as_three_axes(x, axes)
+        return _sum_axis(flat, *lengths)
+    start = next(index for index in reversed(range(len(axes))) if axes[index] - 1 not in axes)  # of the last run
+    run = axes[start:]
+    kept, _ = reduced_shapes(x, run, keepdims=True)
+    return _sum_axes(Tensor(_sum_axes(x, run).view, kept, FLOAT32), axes[:start])
+
+
 def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
     """Return the sum over the middle one of three axes."""
     result, values = empty((outer, inner), FLOAT32, x.device), Tensor(x.view, (outer, length, inner), x.dtype)
@@ -187,8 +202,7 @@ def sum(
     if x.size == 0:
         result = full(shape, 0.0, x.device)
     elif axes:
-        flat, lengths = as_three_axes(x, axes)
-        result = Tensor(_sum_axis(flat, *lengths).view, shape, FLOAT32)
+        result = Tensor(_sum_axes(x.detach(), axes).view, shape, FLOAT32)
     else:
         result = x.detach()
     whole = x.shape
