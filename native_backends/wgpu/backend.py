@@ -227,11 +227,13 @@ class WgpuBackend(Backend):
 
     def expect(self, kernel: Kernel) -> None:
         if kernel not in self._pipelines and kernel not in self._compilers:
-            code = kernel.wgsl(self._package.host)
-            self._compilers.start(kernel, partial(self._create_pipeline, kernel, code))
+            self._compilers.start(kernel, partial(self._create_pipeline, kernel, self._code_of(kernel)))
+
+    def _code_of(self, kernel: Kernel) -> str:
+        return kernel.wgsl_for(self._package.host, self.info.software)
 
     def _compile(self, kernel: Kernel) -> _Pipeline:
-        pipeline = self._compilers.take(kernel) or self._create_pipeline(kernel, kernel.wgsl(self._package.host))
+        pipeline = self._compilers.take(kernel) or self._create_pipeline(kernel, self._code_of(kernel))
         self.stats.pipelines += 1
         self._pipelines[kernel] = pipeline
         return pipeline

@@ -220,7 +220,8 @@ class BrowserBackend(Backend):
         types = ["storage" if binding.writes else "read-only-storage" for binding in kernel.bindings]
         if kernel.parameters:
             types.append("uniform")
-        pipeline: int = self._transport.compile(kernel.name, kernel.wgsl("tint"), *types)
+        code = kernel.wgsl_for("tint", self.info.software)
+        pipeline: int = self._transport.compile(kernel.name, code, *types)
         self.stats.pipelines += 1
         self._pipelines[kernel] = pipeline
         return pipeline

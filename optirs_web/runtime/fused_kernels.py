@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache, cached_property
 
-from ..wgsl import link, package_loader, shell, syntax
+from ..wgsl import link, package_loader, syntax
 from ..wgsl.fused_shell import Fused, Hook, around_map, hooked, imports, parameters_of
-from .kernels import Binding, CooperativeKernel, GeneratedKernel, Kernel
+from .kernels import Binding, CooperativeKernel, Kernel, LoopKernel
 
 __all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_kernel", "titled"]
 
@@ -29,12 +29,10 @@ def titled(fused: Fused) -> str:
     return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."
 
 
-class FusedMapKernel(GeneratedKernel):
+class FusedMapKernel(LoopKernel):
     """Map functions one after the other, with several outputs perhaps."""
 
     overwrites = True
-    loop = shell.LOOP
-    elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
 
     def __init__(self, fused: Fused) -> None:
         """Use `fused_map_kernel`, which makes each kernel once."""
@@ -48,10 +46,9 @@ class FusedMapKernel(GeneratedKernel):
         wanted = {step.function for step in self.fused.steps}
         return link(syntax.Module(f"<{self.name}>", [], imports(self.fused)), roots=sorted(wanted))
 
-    @cached_property
-    def around(self) -> str:
+    def around_loop(self, adjacent: bool) -> str:
         """See `wgsl.fused_shell`."""
-        return around_map(self.fused, self.loop)
+        return around_map(self.fused, self.loop, adjacent)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:

@@ -23,6 +23,7 @@ __all__ = [
     "ElementwiseKernel",
     "GeneratedKernel",
     "Kernel",
+    "LoopKernel",
     "bindings_of",
     "cooperative",
     "elementwise",
@@ -66,6 +67,10 @@ class Kernel(ABC):
     def wgsl(self, host: Literal["naga", "tint"] = "naga") -> str:
         """The shader's text for a host's compiler: "naga" (wgpu) or "tint" (Chromium)."""
         return print_wgsl(self.module, host)
+
+    def wgsl_for(self, host: Literal["naga", "tint"], software: bool) -> str:
+        """The shader's text for an adapter, which computes on the processor if it is `software`."""
+        return self.wgsl(host)
 
     @cached_property
     def _globals(self) -> list[syntax.GlobalVariable]:
@@ -164,12 +169,32 @@ class GeneratedKernel(Kernel):
         return module
 
 
+class LoopKernel(GeneratedKernel):
+    """Map functions in a loop over elements."""
+
+    loop = shell.LOOP
+    elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
+
+    @abstractmethod
+    def around_loop(self, adjacent: bool) -> str:
+        """The loop; see `wgsl.shell.element_loop`."""
+
+    @cached_property
+    def around(self) -> str:
+        """The loop of a GPU."""
+        return self.around_loop(adjacent=False)
+
+    def wgsl_for(self, host: Literal["naga", "tint"], software: bool) -> str:
+        """The shader's text; on software adapters the elements of an invocation are adjacent."""
+        return f"{print_wgsl(self.map_module, host)}\n{self.around_loop(adjacent=software)}"
+
+
 def bindings_of(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
     """Bindings from name, access and type."""
     return tuple(Binding(name, type_, access == "read_write") for name, access, type_ in declared)
 
 
-class ElementwiseKernel(GeneratedKernel):
+class ElementwiseKernel(LoopKernel):
     """A map function over arrays, with NumPy's broadcasting.
 
     Attributes:
@@ -223,13 +248,9 @@ class ElementwiseKernel(GeneratedKernel):
         """As the shell has them, known without making it."""
         return bindings_of(shell.elementwise_bindings(self.map_module, self.name, self.operands))
 
-    @cached_property
-    def around(self) -> str:
+    def around_loop(self, adjacent: bool) -> str:
         """See `wgsl.shell`."""
-        return shell.elementwise(self.map_module, self.name, self.operands, self.rank, self.loop)
-
-    loop = shell.LOOP
-    elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
+        return shell.elementwise(self.map_module, self.name, self.operands, self.rank, self.loop, adjacent)
 
 
 @cache

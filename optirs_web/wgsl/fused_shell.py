@@ -131,7 +131,7 @@ def _bindings(fused: Fused, first_output: int) -> list[tuple[str, str, str]]:
 
 def _lines(fused: Fused, index: str, outputs: Sequence[str]) -> list[str]:
     """Return the statements for the element at `index`; `outputs` are the names of the buffers that are written."""
-    lines = _places(fused, index)
+    lines = []
     for number, is_flat in enumerate(fused.flat):
         lines.append(f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];")
     for number, step in enumerate(fused.steps):
@@ -142,18 +142,8 @@ def _lines(fused: Fused, index: str, outputs: Sequence[str]) -> list[str]:
     return lines
 
 
-def _places(fused: Fused, index: str) -> list[str]:
-    if not fused.rank:
-        return []
-    lines = [f"var rest = {index};"]
-    for axis in reversed(range(1, fused.rank)):
-        lines += [f"let at{axis} = rest % parameters.dim{axis};", f"rest = rest / parameters.dim{axis};"]
-    lines.append("let at0 = rest;")
-    for number, is_flat in enumerate(fused.flat):
-        if not is_flat:
-            terms = " + ".join(f"at{axis} * parameters.x{number}_stride{axis}" for axis in range(fused.rank))
-            lines.append(f"let x{number}_at = parameters.x{number}_start + {terms};")
-    return lines
+def _strided(fused: Fused) -> shell.Strided:
+    return shell.Strided(fused.rank, [f"x{number}" for number, is_flat in enumerate(fused.flat) if not is_flat])
 
 
 def _argument(argument: Argument, index: str, outputs: Sequence[str]) -> str:
@@ -162,11 +152,12 @@ def _argument(argument: Argument, index: str, outputs: Sequence[str]) -> str:
     return f"{outputs[number]}[{index}]" if kind == "old" else names.get(kind, index)
 
 
-def around_map(fused: Fused, loop: tuple[int, int] = shell.LOOP) -> str:
-    """Return the shell of a kernel that only calls map functions."""
+def around_map(fused: Fused, loop: tuple[int, int] = shell.LOOP, adjacent: bool = False) -> str:
+    """Return the shell of a kernel that only calls map functions; `adjacent` as in `shell.element_loop`."""
     members = ", ".join(f"{name}: {type_}" for name, type_ in [("size", "u32"), *parameters_of(fused)])
     outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
-    return shell.element_loop(members, _bindings(fused, 0), _lines(fused, "index", outputs), loop)
+    lines = _lines(fused, "index", outputs)
+    return shell.element_loop(members, _bindings(fused, 0), lines, loop, _strided(fused), adjacent)
 
 
 def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool | int | float] | None = None) -> Module:
@@ -177,7 +168,7 @@ def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool 
     """
     is_stored = hook.function == "stored"
     outputs = [hook.binding, *(f"y{number}_values" for number in range(1, len(fused.outputs)))] if is_stored else []
-    lines = _lines(fused, "at", outputs)
+    lines = [*shell.offsets(_strided(fused), "at"), *_lines(fused, "at", outputs)]
     if not is_stored:
         lines.append(f"return {_argument(fused.outputs[0], 'at', outputs)};")
     head = "fn stored(value: f32, at: u32)" if is_stored else "fn loaded(at: u32) -> f32"

@@ -44,7 +44,9 @@ def _sources() -> str:
     digest = hashlib.sha256()
     for name in _FILES:
         digest.update(pkgutil.get_data("optirs_web.shaders", f"{name}.wgsl") or b"")
-    digest.update(shell.element_loop("", [], []).encode())
+    for adjacent in (False, True):
+        strided = shell.Strided(2, ["x"])
+        digest.update(shell.element_loop("", [], [], strided=strided, adjacent=adjacent).encode())
     digest.update(update_shell.block_loop("", "", rule_shell.WORKGROUP).encode())
     digest.update(repr([(tunable.name, tunable.numbers, tunable.candidates) for tunable in TUNABLE.values()]).encode())
     return digest.hexdigest()[:16]
