@@ -24,6 +24,8 @@ __all__ = ["Index", "Parts", "Pick", "bits_of", "parsed", "part_of", "put_part",
 
 _AXES = 4  # of place.wgsl
 _THREADS = 256
+_ADJACENT = 4
+"""Elements of an invocation on software adapters, where finding an element's positions takes half of the time."""
 
 
 class Pick(NamedTuple):
@@ -224,10 +226,12 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: flo
     word = bits_of(fill, part.dtype)
     padded = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
     view, start, _ = part.strided
+    has_steps = any(axis.pick.step > 1 for axis in axes)
+    elements = _ADJACENT if part.device.capabilities.tiles == "software" else 1
     part.device.dispatch(
-        cooperative("place", AXES=max(1, len(axes)), STEPS=max([1, *[axis.pick.step for axis in axes]]) > 1),
+        cooperative("place", AXES=max(1, len(axes)), STEPS=has_steps, ELEMENTS=elements),
         [view, result.view],
-        -(-result.size // _THREADS),
+        -(-result.size // (_THREADS * elements)),
         (
             result.size,
             *(axis.size for axis in padded[1:]),

@@ -1,9 +1,10 @@
 // Puts an array into a larger one that is filled otherwise: along each of four axes from `start` on, in steps of `step`,
-// `count` times. An invocation makes one element. Elements of all types are copied as words.
+// `count` times. Elements of all types are copied as words.
 
 // Divisions take most of the time on software adapters, where branches save none: so what a launch needs is constant.
 override AXES: u32 = 4u; // the last so many; those before have one element
 override STEPS: bool = true; // some step is not 1
+override ELEMENTS: u32 = 1u; // adjacent ones, that an invocation makes; the positions of all but the first are counted on
 struct PlaceParameters {
     size: u32,
     size1: u32,
@@ -51,17 +52,17 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let at = (workgroup.x + workgroup.y * grid.x) * 256u + lane;
-    if at >= parameters.size {
+    let first = ((workgroup.x + workgroup.y * grid.x) * 256u + lane) * ELEMENTS;
+    if first >= parameters.size {
         return;
     }
     var at0 = 0u;
     var at1 = 0u;
     var at2 = 0u;
-    var at3 = at;
+    var at3 = first;
     if AXES > 1u {
-        at2 = at / parameters.size3;
-        at3 = at - at2 * parameters.size3;
+        at2 = first / parameters.size3;
+        at3 = first - at2 * parameters.size3;
     }
     if AXES > 2u {
         at1 = at2 / parameters.size2;
@@ -71,14 +72,31 @@ fn main(
         at0 = at1 / parameters.size1;
         at1 -= at0 * parameters.size1;
     }
-    let i0 = from_part(at0, parameters.start0, parameters.step0, parameters.count0);
-    let i1 = from_part(at1, parameters.start1, parameters.step1, parameters.count1);
-    let i2 = from_part(at2, parameters.start2, parameters.step2, parameters.count2);
-    let i3 = from_part(at3, parameters.start3, parameters.step3, parameters.count3);
-    var value = parameters.fill;
-    if i0 != NOWHERE && i1 != NOWHERE && i2 != NOWHERE && i3 != NOWHERE {
-        value = part[parameters.first + i0 * parameters.stride0 + i1 * parameters.stride1 + i2 * parameters.stride2
-            + i3 * parameters.stride3];
+    for (var element = 0u; element < ELEMENTS; element++) {
+        let i0 = from_part(at0, parameters.start0, parameters.step0, parameters.count0);
+        let i1 = from_part(at1, parameters.start1, parameters.step1, parameters.count1);
+        let i2 = from_part(at2, parameters.start2, parameters.step2, parameters.count2);
+        let i3 = from_part(at3, parameters.start3, parameters.step3, parameters.count3);
+        var value = parameters.fill;
+        if i0 != NOWHERE && i1 != NOWHERE && i2 != NOWHERE && i3 != NOWHERE {
+            value = part[parameters.first + i0 * parameters.stride0 + i1 * parameters.stride1 + i2 * parameters.stride2
+                + i3 * parameters.stride3];
+        }
+        if first + element < parameters.size {
+            whole[first + element] = value;
+        }
+        at3++;
+        if AXES > 1u && at3 == parameters.size3 {
+            at3 = 0u;
+            at2++;
+        }
+        if AXES > 2u && at2 == parameters.size2 {
+            at2 = 0u;
+            at1++;
+        }
+        if AXES > 3u && at1 == parameters.size1 {
+            at1 = 0u;
+            at0++;
+        }
     }
-    whole[at] = value;
 }
