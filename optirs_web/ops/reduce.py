@@ -96,18 +96,18 @@ def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, 
 
 
 def _sum_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Return the sum over axes, without history; its shape is that of rows and columns before and after them.
+    """Return the sum over axes as a matrix of the remaining elements, without history.
 
-    Axes of a contiguous tensor that are not adjacent are summed one run after another, since moving them side by side
-    would copy the tensor.
+    Axes of a contiguous tensor that are not adjacent are summed one group of adjacent axes after another, since moving
+    all of them side by side would copy the tensor.
     """
     if axes[-1] - axes[0] < len(axes) or not x.is_contiguous:
         flat, lengths = as_three_axes(x, axes)
         return _sum_axis(flat, *lengths)
-    start = next(index for index in reversed(range(len(axes))) if axes[index] - 1 not in axes)  # of the last run
-    run = axes[start:]
-    kept, _ = reduced_shapes(x, run, keepdims=True)
-    return _sum_axes(Tensor(_sum_axes(x, run).view, kept, FLOAT32), axes[:start])
+    start = next(index for index in reversed(range(len(axes))) if axes[index] - 1 not in axes)  # the last group
+    last = axes[start:]
+    kept, _ = reduced_shapes(x, last, keepdims=True)
+    return _sum_axes(Tensor(_sum_axes(x, last).view, kept, FLOAT32), axes[:start])
 
 
 def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:

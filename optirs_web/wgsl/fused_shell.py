@@ -131,9 +131,10 @@ def _bindings(fused: Fused, first_output: int) -> list[tuple[str, str, str]]:
 
 def _lines(fused: Fused, index: str, outputs: Sequence[str]) -> list[str]:
     """Return the statements for the element at `index`; `outputs` are the names of the buffers that are written."""
-    lines = []
-    for number, is_flat in enumerate(fused.flat):
-        lines.append(f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];")
+    lines = [
+        f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];"
+        for number, is_flat in enumerate(fused.flat)
+    ]
     for number, step in enumerate(fused.steps):
         call = f"{step.function}({', '.join(_argument(argument, index, outputs) for argument in step.arguments)})"
         lines.append(f"let t{number} = {f'u32({call})' if step.returns_bool else call};")
@@ -157,7 +158,7 @@ def around_map(fused: Fused, loop: tuple[int, int] = shell.LOOP, adjacent: bool 
     members = ", ".join(f"{name}: {type_}" for name, type_ in [("size", "u32"), *parameters_of(fused)])
     outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
     lines = _lines(fused, "index", outputs)
-    return shell.element_loop(members, _bindings(fused, 0), lines, loop, _strided(fused), adjacent)
+    return shell.element_loop(members, _bindings(fused, 0), lines, _strided(fused), loop, adjacent)
 
 
 def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool | int | float] | None = None) -> Module:

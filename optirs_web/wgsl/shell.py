@@ -136,8 +136,8 @@ def elementwise(
         ", ".join(members),
         elementwise_bindings(module, function, operands),
         [f"result_values[index] = {f'u32({call})' if declared.return_type == types.BOOL else call};"],
+        Strided(rank, [tensor.name for tensor in tensors]),
         loop,
-        Strided(rank, tuple(tensor.name for tensor in tensors)),
         adjacent,
     )
 
@@ -148,8 +148,8 @@ class Strided(NamedTuple):
     A tensor's parameters are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS.
     """
 
-    rank: int = 0
-    names: Sequence[str] = ()
+    rank: int
+    names: Sequence[str]
 
 
 def offsets(strided: Strided, index: str, keyword: str = "let") -> list[str]:
@@ -171,7 +171,10 @@ def offsets(strided: Strided, index: str, keyword: str = "let") -> list[str]:
 
 
 def _steps(strided: Strided) -> list[str]:
-    """Return the statements that declare the step from the last element along the axes after an axis: NAME_stepAXIS."""
+    """Return the statements that declare NAME_stepAXIS.
+
+    It is the distance from an element that is the last one along all axes after this axis to the element that follows.
+    """
     lines = []
     for name in strided.names:
         step = f"parameters.{name}_stride{strided.rank - 1}"
@@ -204,8 +207,8 @@ def element_loop(
     members: str,
     bindings: Sequence[tuple[str, str, str]],
     body: Sequence[str],
+    strided: Strided,
     loop: tuple[int, int] = LOOP,
-    strided: Strided = Strided(),  # noqa: B008
     adjacent: bool = False,
 ) -> str:
     """Return the bindings, parameters and entry point of a kernel that runs `body` for each `index` below `size`.
@@ -214,8 +217,8 @@ def element_loop(
         members: of the struct of parameters, after which the bindings follow.
         bindings: name, access and type of each.
         body: statements; they have the offsets in strided tensors as NAME_at.
-        loop: invocations of a workgroup, and iterations of each.
         strided: the strided tensors.
+        loop: invocations of a workgroup, and iterations of each.
         adjacent: the elements of an invocation are adjacent, and the offsets of all but the first are found without
             dividing. This takes half of the time where divisions take longest, on software adapters; GPUs read memory
             fastest if it is adjacent invocations that have adjacent elements.

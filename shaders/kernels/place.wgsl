@@ -4,7 +4,7 @@
 // Divisions take most of the time on software adapters, where branches save none: so what a launch needs is constant.
 override AXES: u32 = 4u; // the last so many; those before have one element
 override STEPS: bool = true; // some step is not 1
-override ELEMENTS: u32 = 1u; // adjacent ones, that an invocation makes; the positions of all but the first are counted on
+override ELEMENTS: u32 = 1u; // adjacent elements of an invocation; only the first divides to find its positions
 struct PlaceParameters {
     size: u32,
     size1: u32,

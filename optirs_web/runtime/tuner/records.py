@@ -45,8 +45,7 @@ def _sources() -> str:
     for name in _FILES:
         digest.update(pkgutil.get_data("optirs_web.shaders", f"{name}.wgsl") or b"")
     for adjacent in (False, True):
-        strided = shell.Strided(2, ["x"])
-        digest.update(shell.element_loop("", [], [], strided=strided, adjacent=adjacent).encode())
+        digest.update(shell.element_loop("", [], [], shell.Strided(2, ["x"]), adjacent=adjacent).encode())
     digest.update(update_shell.block_loop("", "", rule_shell.WORKGROUP).encode())
     digest.update(repr([(tunable.name, tunable.numbers, tunable.candidates) for tunable in TUNABLE.values()]).encode())
     return digest.hexdigest()[:16]
