@@ -54,7 +54,7 @@ def test_a_shader_that_the_browser_refuses_is_named_at_the_next_synchronization(
                 from optirs_web.runtime.kernels import elementwise
                 device = ow.device("webgpu")
                 kernel = elementwise("relu", "relu", ("tensor",), 0)
-                kernel.wgsl = lambda host: "this is no shader"
+                kernel.wgsl_for = lambda host, software: "this is no shader"
                 try:
                     ow.tensor([1.0]).relu()
                     device.synchronize()
