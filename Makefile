@@ -30,6 +30,7 @@ SITE          := build/site
 EXPORT        ?= build/export
 MAPPED        := shaders native_backends demo_site examples
 PYODIDE       := build/pyodide
+COMPILED      := $(PYODIDE)/pyodide-lock.json
 PYODIDE_TOOLS := build/pyodide-tools
 PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1
 DEMO_ARGS     ?=
@@ -114,7 +115,10 @@ setup: $(TEST_PACKAGES)
 test-all: pyodide $(COMPILERS) $(RIVALS)
 verify-shaders: $(COMPILERS)
 bundles: $(BUNDLES) ## build the pages' scripts and styles (npm)
+pyodide: $(COMPILED) ## compile the library's wheel, and add it to Pyodide's lock file, in build/pyodide
+demo site: $(COMPILED)
 else
+pyodide: bundles
 bundles:
 	@echo "npm was not found, so the pages of the demo are not built. Install Node.js 20 or newer: https://nodejs.org"
 endif
@@ -240,13 +244,14 @@ release: wheel site ## build and check what is published: metadata, README, whee
 	$(BIN)/python scripts/check_release.py build/wheel requirements.lock
 
 # pyodide-build needs a newer Python than the library: it is installed for Pyodide's own, and runs there (under Node).
-$(PYODIDE_TOOLS)/.installed: $(STAMP)
+$(PYODIDE_TOOLS)/.installed: $(APPLICATIONS)
 	$(BIN)/python -m pip install -qq --upgrade --target $(@D) --python-version 3.14 --ignore-requires-python --implementation py \
 		--abi none --platform any --only-binary :all: $(PYODIDE_BUILD)
 	@touch $@
 
-pyodide: wheel $(PYODIDE_TOOLS)/.installed $(PACKAGES) ## compile the wheel for Pyodide, and add it to Pyodide's lock file, in build/pyodide
-	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE) && cp build/wheel/optirs_web-*-any.whl $(PYODIDE)
+$(COMPILED): $(PYODIDE_TOOLS)/.installed $(PACKAGES) scripts/build_for_pyodide.mjs pyproject.toml $(shell find optirs_web native_backends shaders -type f -not -name '*.pyc')
+	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE)
+	$(BIN)/python -c 'from optirs_web.demo_site.library import *; (COMPILED / wheel_name()).write_bytes(library_wheel())'
 	node scripts/build_for_pyodide.mjs $(PYODIDE_TOOLS) $(PYODIDE)
 
 docs: setup ## make the reference of every public name, in build/docs

@@ -25,7 +25,7 @@ from .addresses import PAGES
 from .compiler import Compiler
 from .guard import content_security_policy, security_headers
 from .guides import find_guides, guide_html
-from .pages import MADE, program_files, site_facts, why_no_pages
+from .pages import generated_files, program_files, site_facts, why_no_pages
 from .pyodide import has_packages, needed_files
 from .rendering import Renderer
 from .settings import Settings
@@ -177,7 +177,7 @@ def _contents(
             yield ("" if name == "isolation.js" else "static/") + name, path
     for name, path in program_files(settings.programs).items():
         yield f"programs/{name}", path
-    for name, make in MADE.items():
+    for name, make in generated_files(settings).items():
         yield name, make().body
     if settings.pyodide is not None:
         report("Pyodide")

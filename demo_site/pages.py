@@ -23,13 +23,13 @@ from .assets import Content, Files, file_content, respond
 from .digits import digits_file
 from .errors import ApiError
 from .guides import find_guides, guide_html
-from .library import library_wheel, wheel_name
+from .library import library_wheel, page_wheel, wheel_name
 from .pyodide import PYODIDE_CDN, file_sizes, has_packages
 from .rendering import Renderer
 from .settings import Settings
 from .source import source_address, source_archive, source_name
 
-__all__ = ["MADE", "page_routes", "prepare", "program_files", "site_facts", "why_no_pages"]
+__all__ = ["generated_files", "page_routes", "prepare", "program_files", "site_facts", "why_no_pages"]
 
 _NOT_BUILT = (
     "The pages are not built. In the clone, install Node.js 20 or newer with npm (https://nodejs.org) and run "
@@ -40,6 +40,8 @@ _SHARED = {
     "recipes.py": Path(ow.__file__).with_name("training"),
     "gpt.py": Path(__file__).parent.with_name("examples"),  # in a clone and where the demo is installed
 }
+PAGE_WHEEL = "wheel/pages.whl"
+"""The address of the wheel that pages unpack. It has no name that an installer takes: see `library.page_wheel`."""
 _NO_CACHE = {"Cache-Control": "no-cache"}
 # pdoc writes styles and the script of its search into its pages, which hold nothing that visitors have sent.
 _REFERENCE_POLICY = (
@@ -55,7 +57,7 @@ def site_facts(settings: Settings) -> dict[str, Any]:
     return {
         "api": True,
         "version": ow.__version__,
-        "wheel": f"wheel/{wheel_name()}",
+        "wheel": PAGE_WHEEL,
         "pyodide": "pyodide/" if settings.pyodide else PYODIDE_CDN,
         "packages": "pyodide/" if has_packages(settings.pyodide) else PYODIDE_CDN,
         "sizes": file_sizes(settings.pyodide),
@@ -84,7 +86,7 @@ def why_no_pages(settings: Settings) -> str:
 
 def prepare(settings: Settings) -> None:
     """Make what takes seconds, before a page asks for it: the wheel, and the interpreter compressed."""
-    library_wheel()
+    page_wheel(settings.pyodide)
     if settings.pyodide is not None and (wasm := settings.pyodide / "pyodide.asm.wasm").is_file():
         file_content(wasm)
 
@@ -99,15 +101,17 @@ def _transport() -> bytes:
     return f"export default {expression}".encode()
 
 
-MADE: Mapping[str, Callable[[], Content]] = {
-    f"wheel/{wheel_name()}": lambda: _content(library_wheel(), "application/zip"),
-    f"source/{source_name()}": lambda: _content(source_archive(), "application/zip"),
-    "transport.mjs": lambda: _content(_transport(), "text/javascript"),
-    "data/book.txt": lambda: _content(load_book().encode(), "text/plain"),
-    "data/digits.bin": lambda: digits_file().content,
-    "data/digits.json": lambda: _content(json.dumps(digits_file().note).encode(), "application/json"),
-}
-"""Generated files that pages load, by their addresses relative to the root."""
+def generated_files(settings: Settings) -> dict[str, Callable[[], Content]]:
+    """Generated files that pages load, by their addresses relative to the root."""
+    return {
+        PAGE_WHEEL: lambda: _content(page_wheel(settings.pyodide), "application/zip"),
+        f"wheel/{wheel_name()}": lambda: _content(library_wheel(), "application/zip"),
+        f"source/{source_name()}": lambda: _content(source_archive(), "application/zip"),
+        "transport.mjs": lambda: _content(_transport(), "text/javascript"),
+        "data/book.txt": lambda: _content(load_book().encode(), "text/plain"),
+        "data/digits.bin": lambda: digits_file().content,
+        "data/digits.json": lambda: _content(json.dumps(digits_file().note).encode(), "application/json"),
+    }
 
 
 def program_files(programs: Path) -> dict[str, Path]:
@@ -167,7 +171,7 @@ class _Site:
 def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, Any]) -> list[BaseRoute]:
     """The routes of all that is not the API."""
     site = _Site(settings, renderer, facts)
-    made = dict(MADE)
+    made = generated_files(settings)
     made |= {f"programs/{name}": partial(file_content, folder / name) for name, folder in _SHARED.items()}
     return [
         *(Route(f"/{address.removeprefix('./')}", site.page(name)) for name, address in PAGES.items()),

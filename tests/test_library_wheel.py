@@ -14,7 +14,8 @@ import zipfile
 import pytest
 
 import optirs_web as ow
-from optirs_web.demo_site.library import library_wheel, wheel_name
+from optirs_web.demo_site import library
+from optirs_web.demo_site.library import library_wheel, page_wheel, wheel_name
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,39 @@ def test_its_record_lists_and_hashes_each_file(archive):
 
 def test_the_same_files_give_the_same_wheel():
     assert library_wheel() is library_wheel()
+
+
+@pytest.fixture
+def compiled(tmp_path, monkeypatch):
+    """A folder as `make pyodide` leaves it, of the files that there are now; the copy is no real one."""
+    monkeypatch.setattr(library, "COMPILED", tmp_path)
+    (tmp_path / wheel_name()).write_bytes(library_wheel())
+    (tmp_path / f"optirs_web-{ow.__version__}-cp314-none-any.whl").write_bytes(b"bytecode")
+    (tmp_path / "pyodide-lock.json").write_text(json.dumps({"info": {"python": "3.14.2"}}))
+    return tmp_path
+
+
+def test_pages_load_its_compiled_copy(compiled):
+    assert page_wheel(None) == page_wheel(compiled) == b"bytecode"
+
+
+def test_pages_load_the_wheel_itself_once_a_file_has_changed(compiled):
+    (compiled / wheel_name()).write_bytes(library_wheel()[:-1])
+    assert page_wheel(None) == library_wheel()
+
+
+def test_pages_load_the_wheel_itself_where_nothing_was_compiled(compiled):
+    for path in compiled.glob("*.whl"):
+        path.unlink()
+        assert page_wheel(None) == library_wheel()
+
+
+@pytest.mark.parametrize("lock", ['{"info": {"python": "3.13.2"}}', '{"packages": {}}', None])
+def test_another_python_gets_the_wheel_itself(compiled, tmp_path_factory, lock):
+    distribution = tmp_path_factory.mktemp("pyodide")
+    if lock:
+        (distribution / "pyodide-lock.json").write_text(lock)
+    assert page_wheel(distribution) == library_wheel()
 
 
 ERROR = """

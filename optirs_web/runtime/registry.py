@@ -318,9 +318,10 @@ def _find(name: str) -> AdapterInfo:
 
 def _choose() -> tuple[AdapterInfo, str]:
     """Return the adapter that "auto" takes in a page (hardware, else the processor, else software), and the reason."""
-    adapter, cpu = _list("webgpu")[0], _list("cpu")[0]
+    adapter = _list("webgpu")[0]
     if adapter.available and not adapter.software:
         return adapter, "it is the browser's hardware adapter"
+    cpu = _list("cpu")[0]
     why = f"no hardware adapter was found ({'webgpu is software' if adapter.available else 'no webgpu'})"
     if cpu.available:
         return cpu, why

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from chromium import SLOW, pyodide_folder
 from playwright.sync_api import expect
+from requirements import missing
+
+from optirs_web.demo_site.library import library_wheel, page_wheel
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "demo_site" / "programs" / "examples"
@@ -96,6 +99,15 @@ def test_an_error_is_shown_at_its_line_without_the_librarys_frames(playground, s
     expect(output).to_contain_text('"main.py", line 4')
     assert "optirs_web/" not in output.inner_text()
     screenshot(playground, "playground-error")
+
+
+def test_the_library_runs_from_bytecode_once_it_is_compiled(playground):
+    if page_wheel(pyodide_folder()) == library_wheel():
+        missing("webgpu", "the library is not compiled: make pyodide")
+    write(playground, "import optirs_web as ow\nprint(ow.optim.AdamW.__doc__[:5], ow.__spec__.origin)")
+    run(playground)
+    expect(playground.locator("#output")).to_contain_text("Adam")
+    expect(playground.locator("#output")).to_contain_text("optirs_web/__init__.pyc")
 
 
 def test_a_syntax_error_is_shown_at_its_line(playground):

@@ -16,8 +16,8 @@ from requirements import missing
 from optirs_web.datasets import digits, load_book
 from optirs_web.demo_site import assets
 from optirs_web.demo_site.addresses import PAGES
-from optirs_web.demo_site.library import library_wheel, wheel_name
-from optirs_web.demo_site.pyodide import PYODIDE_CDN, file_sizes
+from optirs_web.demo_site.library import library_wheel, page_wheel, wheel_name
+from optirs_web.demo_site.pyodide import PYODIDE_CDN, file_sizes, local_pyodide
 
 
 @pytest.mark.parametrize("address", PAGES.values())
@@ -253,8 +253,8 @@ def test_the_digits_are_those_of_the_library(client):
 
 def test_the_wheel_is_the_librarys(client):
     address = client.get("/site.json").json()["wheel"]
-    assert address == f"wheel/{wheel_name()}"
-    assert client.get(address).content == library_wheel()
+    assert client.get(address).content == page_wheel(local_pyodide())
+    assert client.get(f"wheel/{wheel_name()}").content == library_wheel()
     assert client.get(address).headers["etag"] == client.get(address).headers["etag"]
 
 
