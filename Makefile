@@ -30,7 +30,7 @@ SITE          := build/site
 EXPORT        ?= build/export
 MAPPED        := shaders native_backends demo_site examples
 PYODIDE       := build/pyodide
-COMPILED      := $(PYODIDE)/pyodide-lock.json
+PYODIDE_LOCK  := $(PYODIDE)/pyodide-lock.json
 PYODIDE_TOOLS := build/pyodide-tools
 PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1
 DEMO_ARGS     ?=
@@ -115,8 +115,8 @@ setup: $(TEST_PACKAGES)
 test-all: pyodide $(COMPILERS) $(RIVALS)
 verify-shaders: $(COMPILERS)
 bundles: $(BUNDLES) ## build the pages' scripts and styles (npm)
-pyodide: $(COMPILED) ## compile the library's wheel, and add it to Pyodide's lock file, in build/pyodide
-demo site: $(COMPILED)
+pyodide: $(PYODIDE_LOCK) ## compile the library's wheel, and add it to Pyodide's lock file, in build/pyodide
+demo site: $(PYODIDE_LOCK)
 else
 pyodide: bundles
 bundles:
@@ -249,9 +249,9 @@ $(PYODIDE_TOOLS)/.installed: $(APPLICATIONS)
 		--abi none --platform any --only-binary :all: $(PYODIDE_BUILD)
 	@touch $@
 
-$(COMPILED): $(PYODIDE_TOOLS)/.installed $(PACKAGES) scripts/build_for_pyodide.mjs pyproject.toml $(shell find optirs_web native_backends shaders -type f -not -name '*.pyc')
+$(PYODIDE_LOCK): $(PYODIDE_TOOLS)/.installed $(PACKAGES) scripts/build_for_pyodide.mjs pyproject.toml demo_site/library.py demo_site/source.py $(shell find optirs_web native_backends shaders -type f -not -name '*.pyc')
 	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE)
-	$(BIN)/python -c 'from optirs_web.demo_site.library import *; (COMPILED / wheel_name()).write_bytes(library_wheel())'
+	$(BIN)/python -c 'from optirs_web.demo_site import library; (library.COMPILED / library.wheel_name()).write_bytes(library.library_wheel())'
 	node scripts/build_for_pyodide.mjs $(PYODIDE_TOOLS) $(PYODIDE)
 
 docs: setup ## make the reference of every public name, in build/docs

@@ -2,7 +2,7 @@
 
 It holds the files that `make wheel` packs, as they are, and installs natively, in a page, in JupyterLite and in
 PyScript. The applications have a wheel of their own, `optirs-web-demo`. The site's own pages load the copy of it that
-`make pyodide` compiled, as long as that has the same files: a third less time to the first training step.
+`make pyodide` compiled, as long as that was made from the same files: their first training step is done sooner.
 """
 
 from __future__ import annotations
@@ -66,11 +66,14 @@ def _build(sources: tuple[tuple[str, Path, int], ...]) -> bytes:
 
 
 def page_wheel(pyodide: Path | None) -> bytes:
-    """Return the wheel that pages unpack: the compiled copy of `library_wheel`, or that itself if there is none.
+    """Return the wheel that pages unpack: the compiled copy in `COMPILED`, or `library_wheel` itself.
+
+    The copy is returned if it was made from the files that there are now, by the Python of this distribution: bytecode
+    is valid for one version.
 
     Args:
-        pyodide: the Pyodide distribution that runs it; None for the one at `PYODIDE_CDN`. Bytecode is valid for one
-            version of Python.
+        pyodide: the Pyodide distribution that pages load; None for the one at `PYODIDE_CDN`, whose version is that of
+            the npm package in which the copy was made.
     """
     wheel = library_wheel()
     copies = sorted(COMPILED.glob(f"optirs_web-{ow.__version__}-cp*-none-any.whl"))

@@ -40,7 +40,7 @@ _SHARED = {
     "recipes.py": Path(ow.__file__).with_name("training"),
     "gpt.py": Path(__file__).parent.with_name("examples"),  # in a clone and where the demo is installed
 }
-PAGE_WHEEL = "wheel/pages.whl"
+_PAGE_WHEEL = "wheel/pages.whl"
 """The address of the wheel that pages unpack. It has no name that an installer takes: see `library.page_wheel`."""
 _NO_CACHE = {"Cache-Control": "no-cache"}
 # pdoc writes styles and the script of its search into its pages, which hold nothing that visitors have sent.
@@ -57,7 +57,7 @@ def site_facts(settings: Settings) -> dict[str, Any]:
     return {
         "api": True,
         "version": ow.__version__,
-        "wheel": PAGE_WHEEL,
+        "wheel": _PAGE_WHEEL,
         "pyodide": "pyodide/" if settings.pyodide else PYODIDE_CDN,
         "packages": "pyodide/" if has_packages(settings.pyodide) else PYODIDE_CDN,
         "sizes": file_sizes(settings.pyodide),
@@ -102,9 +102,12 @@ def _transport() -> bytes:
 
 
 def generated_files(settings: Settings) -> dict[str, Callable[[], Content]]:
-    """Generated files that pages load, by their addresses relative to the root."""
+    """Return the functions that make generated files, by the files' addresses relative to the root.
+
+    They are what pages load, the library's wheel for installers, and the source.
+    """
     return {
-        PAGE_WHEEL: lambda: _content(page_wheel(settings.pyodide), "application/zip"),
+        _PAGE_WHEEL: lambda: _content(page_wheel(settings.pyodide), "application/zip"),
         f"wheel/{wheel_name()}": lambda: _content(library_wheel(), "application/zip"),
         f"source/{source_name()}": lambda: _content(source_archive(), "application/zip"),
         "transport.mjs": lambda: _content(_transport(), "text/javascript"),

@@ -82,11 +82,11 @@ def orders(loader, epochs):
 
 
 def test_each_epoch_has_an_order_of_its_own_and_a_seed_gives_them_again(device):
-    first = orders(DataLoader(LABELS, 2, shuffle=True, seed=4, device=device), 3)
-    assert all(sorted(order) == LABELS.tolist() for order in first)
-    assert len({tuple(order) for order in first}) == 3
-    assert orders(DataLoader(LABELS, 3, shuffle=True, seed=4, device=device), 3) == first
-    assert orders(DataLoader(LABELS, 2, shuffle=True, seed=5, device=device), 3) != first
+    expected = orders(DataLoader(LABELS, 2, shuffle=True, seed=4, device=device), 3)
+    assert all(sorted(order) == LABELS.tolist() for order in expected)
+    assert len({tuple(order) for order in expected}) == 3
+    assert orders(DataLoader(LABELS, 3, shuffle=True, seed=4, device=device), 3) == expected
+    assert orders(DataLoader(LABELS, 2, shuffle=True, seed=5, device=device), 3) != expected
 
 
 def test_the_order_is_the_same_on_every_platform(numerics):
@@ -111,10 +111,10 @@ def test_two_buffers_for_each_array_take_turns(device, name):
     device.trim()
     before, up = device.memory_stats(), device.stats.bytes_up
     loader = DataLoader(dataset, batch_size=2, device=device)
-    places = set()
+    handles = set()
     for epoch in range(3):
         for x, y in loader:
-            places |= {x.view.buffer.handle, y.view.buffer.handle} if epoch else set()
+            handles |= {x.view.buffer.handle, y.view.buffer.handle} if epoch else set()
     after = device.memory_stats()
     assert after.allocated - before.allocated <= 2 * 2
     assert after.live_bytes - before.live_bytes + after.pooled_bytes - before.pooled_bytes <= 2 * 2 * 256
@@ -137,10 +137,10 @@ def test_the_device_has_its_work_before_the_host_picks_the_next_batch(device):
             return super().__getitem__(number)
 
     device.synchronize()
-    first, down = device.stats.submits, device.stats.bytes_down
+    before, down = device.stats.submits, device.stats.bytes_down
     for x, _ in DataLoader(Watched(), 1, device=device):
         x * 2.0
-    assert [submit - first for submit in submits] == list(range(7))
+    assert [submit - before for submit in submits] == list(range(7))
     assert device.stats.bytes_down == down
 
 
@@ -168,12 +168,12 @@ def test_a_batch_that_is_uploaded_ahead_takes_no_third_buffer(device):
     device.trim()
     before = device.memory_stats()
     loader = DataLoader(WIDE, 2, device=device)
-    places = set()
+    handles = set()
     for _ in range(3):
         for x in loader:
-            places.add(x.view.buffer.handle)
+            handles.add(x.view.buffer.handle)
             device.synchronize()
-    assert len(places) == 2
+    assert len(handles) == 2
     assert device.memory_stats().allocated - before.allocated == 2
 
 

@@ -1,7 +1,6 @@
 """Values and gradients where formulas break: zeros, infinities, NaN, ties. They are torch's, if not said otherwise."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -210,23 +209,3 @@ def test_conversions_saturate_and_nan_is_0(device):
     assert ow.tensor([-1, 2], device=device).astype("uint32").tolist() == [words, 2]
     assert ow.tensor([True, False], device=device).float().tolist() == [1.0, 0.0]
     assert x.float() is x
-
-
-@pytest.mark.parametrize("software", [True, False], ids=["adjacent elements", "adjacent invocations"])
-def test_strided_maps_equal_numpy_in_the_loops_of_software_adapters_and_of_gpus(open_device, monkeypatch, software):
-    device = open_device("vulkan")
-    monkeypatch.setattr(device.backend, "info", replace(device.backend.info, software=software))
-    rng = np.random.default_rng(0)
-    for shape in [(7,), (5, 1), (6, 4), (3, 5, 7), (40, 3, 9), (2, 3, 4, 5), (2, 3, 1, 5, 2), (2, 2, 3, 2, 3, 2)]:
-        x, y = (rng.standard_normal(shape, np.float32) for _ in range(2))
-        row, turned = y[..., :1], np.ascontiguousarray(np.moveaxis(y, -1, 0))
-        on_device = [ow.tensor(values, device=device) for values in (x, row, turned)]
-
-        def step(x, row, turned):
-            moved = ops.permute(turned, (*range(1, turned.ndim), 0))
-            return moved + 0.0, ops.permute(x, tuple(reversed(range(x.ndim)))) * 2.0, (x + row) * moved - row
-
-        expected = y, 2 * x.T, (x + row) * y - row
-        for result in step(*on_device), ow.compile(step)(*on_device):
-            for got, wanted in zip(result, expected, strict=True):
-                np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6, atol=1e-6)

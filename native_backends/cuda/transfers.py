@@ -51,7 +51,7 @@ class Later:
         self.pieces: deque[tuple[_Piece, int]] = deque()
 
     def content(self) -> bytearray:
-        """Wait for them. Called once."""
+        """Wait for the bytes and return them. Called once: the pieces are then used for other reads."""
         content = bytearray(self._nbytes)
         at = 0
         while self.pieces:
@@ -64,13 +64,13 @@ class Later:
         return content
 
     def __del__(self) -> None:
-        """Nobody waited for them: they may still come."""
+        """Keep the pieces of a read that nobody waited for until the GPU no longer writes them."""
         while self.pieces:
             self._transfers.abandoned.append(self.pieces.popleft()[0])
 
 
 class Transfers:
-    """Those of one stream, in its order.
+    """Copies between the host and the device, enqueued in one stream.
 
     Attributes:
         idle: pieces that nobody uses.
@@ -78,7 +78,7 @@ class Transfers:
     """
 
     def __init__(self, stream: driver.Handle) -> None:
-        """Without memory, until there is something to send."""
+        """Allocate no memory: pieces are made at the first copy."""
         self._stream = stream
         self._made: set[_Piece] = set()
         self._sending: deque[_Piece] = deque()  # the one that is being filled comes last
@@ -87,7 +87,7 @@ class Transfers:
         self.abandoned: list[_Piece] = []
 
     def send(self, target: int, data: memoryview) -> None:
-        """Enqueue a copy to the device. `data`, as bytes, is free on return."""
+        """Enqueue a copy of `data`, a view of bytes, to the device address `target`. It may be changed on return."""
         at = 0
         while at < data.nbytes:
             piece = self._to_fill()
@@ -112,22 +112,22 @@ class Transfers:
         return self._sending[-1]
 
     def receive(self, source: int, nbytes: int) -> bytearray:
-        """Wait for all that was enqueued, and for these bytes."""
+        """Return bytes from the device address `source`, after all that was enqueued has run."""
         content = bytearray(nbytes)
         waiting: deque[tuple[_Piece, int, int]] = deque()
         try:
             for at, length in _parts(nbytes):
                 if len(waiting) == _PIECES:
-                    self._empty(waiting, content)
+                    self._take_oldest(waiting, content)
                 piece = self._coming(source + at, length)
                 waiting.append((piece, at, length))
             while waiting:
-                self._empty(waiting, content)
+                self._take_oldest(waiting, content)
         finally:
-            self.abandoned += [piece for piece, _, _ in waiting]  # of an error
+            self.abandoned += [piece for piece, _, _ in waiting]  # where a copy has failed
         return content
 
-    def _empty(self, waiting: deque[tuple[_Piece, int, int]], content: bytearray) -> None:
+    def _take_oldest(self, waiting: deque[tuple[_Piece, int, int]], content: bytearray) -> None:
         piece, at, length = waiting[0]
         driver.await_event(piece.done)
         content[at : at + length] = piece.bytes[:length]
@@ -135,7 +135,7 @@ class Transfers:
         waiting.popleft()
 
     def receive_later(self, source: int, nbytes: int) -> Later:
-        """Enqueue a copy to the host."""
+        """Enqueue a copy to the host, and return what waits for its bytes."""
         later = Later(self, nbytes)
         for at, length in _parts(nbytes):
             later.pieces.append((self._coming(source + at, length), length))

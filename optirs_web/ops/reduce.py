@@ -96,10 +96,10 @@ def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, 
 
 
 def _sum_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Return the sum over axes as a matrix of the remaining elements, without history.
+    """Return the sum over axes, without history: a matrix whose elements, in order, are those of the result.
 
-    Axes of a contiguous tensor that are not adjacent are summed one group of adjacent axes after another, since moving
-    all of them side by side would copy the tensor.
+    Groups of adjacent axes of a contiguous tensor are summed one after another, the last group first, since making all
+    of them adjacent would copy the tensor.
     """
     if axes[-1] - axes[0] < len(axes) or not x.is_contiguous:
         flat, lengths = as_three_axes(x, axes)
@@ -202,7 +202,7 @@ def sum(
     if x.size == 0:
         result = full(shape, 0.0, x.device)
     elif axes:
-        result = Tensor(_sum_axes(x.detach(), axes).view, shape, FLOAT32)
+        result = Tensor(_sum_axes(x, axes).view, shape, FLOAT32)
     else:
         result = x.detach()
     whole = x.shape

@@ -227,7 +227,7 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: flo
     padded = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
     view, start, _ = part.strided
     has_steps = any(axis.pick.step > 1 for axis in axes)
-    elements = _ADJACENT if part.device.capabilities.tiles == "software" else 1
+    elements = _ADJACENT if part.device.backend.info.software else 1
     part.device.dispatch(
         cooperative("place", AXES=max(1, len(axes)), STEPS=has_steps, ELEMENTS=elements),
         [view, result.view],

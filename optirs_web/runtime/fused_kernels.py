@@ -47,7 +47,7 @@ class FusedMapKernel(LoopKernel):
         return link(syntax.Module(f"<{self.name}>", [], imports(self.fused)), roots=sorted(wanted))
 
     def around_loop(self, adjacent: bool) -> str:
-        """See `wgsl.fused_shell`."""
+        """Return the text around the functions; see `LoopKernel.around_loop`."""
         return around_map(self.fused, self.loop, adjacent)
 
     @cached_property

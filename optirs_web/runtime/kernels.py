@@ -69,7 +69,7 @@ class Kernel(ABC):
         return print_wgsl(self.module, host)
 
     def wgsl_for(self, host: Literal["naga", "tint"], software: bool) -> str:
-        """The shader's text for an adapter, which computes on the processor if it is `software`."""
+        """Return the shader's text for a host's compiler and an adapter: a `software` one computes on the processor."""
         return self.wgsl(host)
 
     @cached_property
@@ -170,23 +170,30 @@ class GeneratedKernel(Kernel):
 
 
 class LoopKernel(GeneratedKernel):
-    """Map functions in a loop over elements."""
+    """Map functions in a loop over elements.
+
+    Attributes:
+        loop: the invocations of a workgroup, and the elements of each.
+        elements_per_workgroup: those of the default loop.
+    """
 
     loop = shell.LOOP
     elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
 
     @abstractmethod
     def around_loop(self, adjacent: bool) -> str:
-        """The loop; see `wgsl.shell.element_loop`."""
+        """Return the text around the functions; `adjacent` is that of `wgsl.shell.element_loop`."""
 
     @cached_property
     def around(self) -> str:
-        """The loop of a GPU."""
+        """The text around the functions with the loop of GPUs, in which adjacent invocations have adjacent elements."""
         return self.around_loop(adjacent=False)
 
     def wgsl_for(self, host: Literal["naga", "tint"], software: bool) -> str:
-        """The shader's text; on software adapters the elements of an invocation are adjacent."""
-        return f"{print_wgsl(self.map_module, host)}\n{self.around_loop(adjacent=software)}"
+        """Return the shader's text; on software adapters the elements of an invocation are adjacent."""
+        if not software:
+            return self.wgsl(host)
+        return f"{print_wgsl(self.map_module, host)}\n{self.around_loop(adjacent=True)}"
 
 
 def bindings_of(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
@@ -249,7 +256,7 @@ class ElementwiseKernel(LoopKernel):
         return bindings_of(shell.elementwise_bindings(self.map_module, self.name, self.operands))
 
     def around_loop(self, adjacent: bool) -> str:
-        """See `wgsl.shell`."""
+        """Return the text around the function; see `LoopKernel.around_loop`."""
         return shell.elementwise(self.map_module, self.name, self.operands, self.rank, self.loop, adjacent)
 
 

@@ -130,7 +130,10 @@ def _bindings(fused: Fused, first_output: int) -> list[tuple[str, str, str]]:
 
 
 def _lines(fused: Fused, index: str, outputs: Sequence[str]) -> list[str]:
-    """Return the statements for the element at `index`; `outputs` are the names of the buffers that are written."""
+    """Return the statements for the element at `index`, after those that declare the offsets x0_at and so on.
+
+    `outputs` are the names of the buffers that are written.
+    """
     lines = [
         f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];"
         for number, is_flat in enumerate(fused.flat)

@@ -145,7 +145,8 @@ def elementwise(
 class Strided(NamedTuple):
     """The axes of a kernel's strided tensors, and the names of these tensors.
 
-    A tensor's parameters are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS.
+    A tensor's parameters are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS. With rank 0 no tensor is
+    strided, and none has an offset.
     """
 
     rank: int
@@ -186,7 +187,10 @@ def _steps(strided: Strided) -> list[str]:
 
 
 def _next_offsets(strided: Strided) -> list[str]:
-    """Return the statements that change positions and offsets to those of the next element, without dividing."""
+    """Return the statements that change offsets to those of the next element, without dividing.
+
+    They change the positions too, but for that along the first axis, on which no step depends.
+    """
     lines, carry, axes = [], "1u", range(strided.rank - 1, 0, -1)
     for axis in axes:
         lines += [

@@ -1,8 +1,8 @@
-// Puts an array into a larger one that is filled otherwise: along each of four axes from `start` on, in steps of `step`,
-// `count` times. Elements of all types are copied as words.
+// Writes an array into a slice of a larger one, whose other elements become `fill`: along each of four axes `count`
+// elements from `start` on, `step` apart. Elements of all types are copied as words.
 
-// Divisions take most of the time on software adapters, where branches save none: so what a launch needs is constant.
-override AXES: u32 = 4u; // the last so many; those before have one element
+// Software adapters spend half of the time on divisions, and skip no branch: so the axes and steps in use are constants.
+override AXES: u32 = 4u; // axes in use, counted from the last; the others have length 1
 override STEPS: bool = true; // some step is not 1
 override ELEMENTS: u32 = 1u; // adjacent elements of an invocation; only the first divides to find its positions
 struct PlaceParameters {
@@ -36,7 +36,7 @@ struct PlaceParameters {
 
 const NOWHERE: u32 = 0xffffffffu;
 
-// The element of the part at a position of an axis.
+// The part's element at a position of an axis; NOWHERE if it has none there.
 fn from_part(position: u32, start: u32, step: u32, count: u32) -> u32 {
     let distance = position - start; // before the start: a number above any count
     if STEPS {
@@ -52,17 +52,17 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let first = ((workgroup.x + workgroup.y * grid.x) * 256u + lane) * ELEMENTS;
-    if first >= parameters.size {
+    let begin = ((workgroup.x + workgroup.y * grid.x) * 256u + lane) * ELEMENTS;
+    if begin >= parameters.size {
         return;
     }
     var at0 = 0u;
     var at1 = 0u;
     var at2 = 0u;
-    var at3 = first;
+    var at3 = begin;
     if AXES > 1u {
-        at2 = first / parameters.size3;
-        at3 = first - at2 * parameters.size3;
+        at2 = begin / parameters.size3;
+        at3 = begin - at2 * parameters.size3;
     }
     if AXES > 2u {
         at1 = at2 / parameters.size2;
@@ -82,8 +82,8 @@ fn main(
             value = part[parameters.first + i0 * parameters.stride0 + i1 * parameters.stride1 + i2 * parameters.stride2
                 + i3 * parameters.stride3];
         }
-        if first + element < parameters.size {
-            whole[first + element] = value;
+        if begin + element < parameters.size {
+            whole[begin + element] = value;
         }
         at3++;
         if AXES > 1u && at3 == parameters.size3 {

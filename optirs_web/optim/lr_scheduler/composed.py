@@ -35,6 +35,11 @@ def _check(owner: LRScheduler, optimizer: Optimizer, schedulers: Sequence[LRSche
             )
 
 
+def _innermost(schedulers: Sequence[LRScheduler]) -> list[LRScheduler]:
+    """Return the schedulers, and for those that are composed the ones of which they are."""
+    return [part for scheduler in schedulers for part in getattr(scheduler, "_parts", [scheduler])]
+
+
 class _ComposedLR(LRScheduler):
     _schedulers: list[LRScheduler]
 
@@ -80,7 +85,7 @@ class SequentialLR(_ComposedLR):
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)
         self._first_epoch = last_epoch + 1
-        self._parts = [part for scheduler in schedulers for part in getattr(scheduler, "_parts", [scheduler])]
+        self._parts = _innermost(schedulers)
         for group in optimizer.param_groups:
             set_option(group, schedulers[0].param, group[f"initial_{schedulers[0].param}"])
         for part in self._parts:
@@ -101,15 +106,15 @@ class SequentialLR(_ComposedLR):
         return {self.param: [join_schedules(schedules, self._milestones) for schedules in of_groups]}
 
     def _start(self) -> None:
-        first = self._schedulers[bisect_right(self._milestones, 0)]
+        initial = self._schedulers[bisect_right(self._milestones, 0)]
         self._work.plans = self._plan()
         self._work.is_on_host = len(self._parts) > len(self._schedulers)
         for param in self._work.plans:
             self._work.bases[param] = list(self.base_lrs)
         self.last_epoch = self._first_epoch
         self._work.position = self.last_epoch
-        first._start()
-        self._last_lr = first.get_last_lr()
+        initial._start()
+        self._last_lr = initial.get_last_lr()
         self._step_count = 0
         self._is_initial = False
 
@@ -138,7 +143,7 @@ class SequentialLR(_ComposedLR):
 class ChainedScheduler(_ComposedLR):
     """Several schedulers, each of which changes what the one before has made, as torch's `ChainedScheduler`.
 
-    Those that multiply are one dispatch on a device.
+    On a device, all that multiply take one dispatch together.
 
     Example:
         >>> import optirs_web as ow
@@ -155,7 +160,7 @@ class ChainedScheduler(_ComposedLR):
         optimizer = optimizer or schedulers[0].optimizer
         _check(self, optimizer, schedulers)
         self._schedulers = list(schedulers)
-        self._parts = [part for scheduler in schedulers for part in getattr(scheduler, "_parts", [scheduler])]
+        self._parts = _innermost(schedulers)
         self.optimizer = optimizer
         self.param = schedulers[-1].param
         self._note()
