@@ -31,7 +31,7 @@ _RESULTS: dict[Type, DType] = {**_DTYPES, WGSL_BOOL: BOOL}
 
 _TAKEN = re.compile(
     r"main|index|first|iteration|lane|grid|workgroup|rest|size|value|result|parameters|\w*Parameters|"
-    r"(at|dim|s|t|x|y)\d+\w*|\w+_(at|start|values)|\w+_stride\d+"
+    r"(at|dim|s|t|x|y)\d+\w*|\w+_(at|start|values)|\w+_(stride|step)\d+|ends\d+"
 )
 """Names in the code that is generated around the functions."""
 

@@ -142,6 +142,7 @@ IDENTITY = "fn f(x: f32) -> f32 { return x; } "
         ("fn main(x: f32) -> f32 { return x; }", "'main' is used in the generated code"),
         ("fn f(result: f32) -> f32 { return result; }", "'result' is used in the generated code"),
         ("fn f(size: f32) -> f32 { return size; }", "'size' is used in the generated code"),
+        ("fn a_step0(a: f32) -> f32 { return a; }", "'a_step0' is used in the generated code"),
         (IDENTITY + "fn f_grad_x(x: f32) -> f32 { return x; }", "1:35: 'f_grad_x' takes g: f32"),
         (IDENTITY + "fn f_grad_x(g: f32, z: f32) -> f32 { return g; }", "'z: f32' is not a parameter of f"),
         ("fn f(g: f32) -> f32 { return g; } fn f_grad_g(g: f32) -> f32 { return g; }", "rename these parameters"),
