@@ -16,6 +16,7 @@ import zipfile
 from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
 import optirs_web as ow
 
@@ -69,24 +70,36 @@ def page_wheel(pyodide: Path | None) -> bytes:
     """Return the wheel that pages unpack: the compiled copy in `COMPILED`, or `library_wheel` itself.
 
     The copy is returned if it was made from the files that there are now, by the Python of this distribution: bytecode
-    is valid for one version.
+    is valid for one version. One that is damaged, or is being made, is not returned.
 
     Args:
         pyodide: the Pyodide distribution that pages load; None for the one at `PYODIDE_CDN`, whose version is that of
             the npm package in which the copy was made.
     """
     wheel = library_wheel()
-    copies = sorted(COMPILED.glob(f"optirs_web-{ow.__version__}-cp*-none-any.whl"))
-    if len(copies) != 1 or (pyodide is not None and _python_of(pyodide) != _python_of(COMPILED)):
+    try:
+        lock = _lock_file(COMPILED)
+        package = lock["packages"]["optirs-web"]
+        copy = (COMPILED / str(package["file_name"])).read_bytes()
+        if (
+            hashlib.sha256(copy).hexdigest() == package["sha256"]
+            and (COMPILED / wheel_name()).read_bytes() == wheel
+            and (pyodide is None or _lock_file(pyodide)["info"]["python"] == lock["info"]["python"])
+        ):
+            return copy
+    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is no lock file
         return wheel
-    origin = COMPILED / wheel_name()
-    return copies[0].read_bytes() if origin.is_file() and origin.read_bytes() == wheel else wheel
+    return wheel
 
 
-def _python_of(folder: Path) -> str:
-    """Return the version of Python of a folder's lock file; "" if it has none."""
-    lock = folder / "pyodide-lock.json"
-    return str(json.loads(lock.read_bytes()).get("info", {}).get("python", "")) if lock.is_file() else ""
+def _lock_file(folder: Path) -> Any:
+    """Return the lock file of a Pyodide distribution.
+
+    Raises:
+        OSError: there is none.
+        ValueError: it is no JSON.
+    """
+    return json.loads((folder / "pyodide-lock.json").read_bytes())
 
 
 def _metadata() -> dict[str, bytes]:

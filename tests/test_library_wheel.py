@@ -10,6 +10,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -63,9 +65,11 @@ def test_the_same_files_give_the_same_wheel():
 def compiled(tmp_path, monkeypatch):
     """A folder as `make pyodide` leaves it, of the files that there are now; the copy is no real one."""
     monkeypatch.setattr(library, "COMPILED", tmp_path)
+    package = {"file_name": "copy.whl", "sha256": hashlib.sha256(b"bytecode").hexdigest()}
     (tmp_path / wheel_name()).write_bytes(library_wheel())
-    (tmp_path / f"optirs_web-{ow.__version__}-cp314-none-any.whl").write_bytes(b"bytecode")
-    (tmp_path / "pyodide-lock.json").write_text(json.dumps({"info": {"python": "3.14.2"}}))
+    (tmp_path / "copy.whl").write_bytes(b"bytecode")
+    lock = {"info": {"python": "3.14.2"}, "packages": {"optirs-web": package}}
+    (tmp_path / "pyodide-lock.json").write_text(json.dumps(lock))
     return tmp_path
 
 
@@ -78,13 +82,16 @@ def test_pages_load_the_wheel_itself_once_a_file_has_changed(compiled):
     assert page_wheel(None) == library_wheel()
 
 
-def test_pages_load_the_wheel_itself_where_nothing_was_compiled(compiled):
-    for path in compiled.glob("*.whl"):
-        path.unlink()
-        assert page_wheel(None) == library_wheel()
+@pytest.mark.parametrize("name", ["copy.whl", "pyodide-lock.json", wheel_name()])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, partial(Path.write_bytes, data=b""), partial(Path.write_text, data="[]")]
+)
+def test_pages_load_the_wheel_itself_where_the_copy_is_damaged(compiled, name, damage):
+    damage(compiled / name)
+    assert page_wheel(None) == library_wheel()
 
 
-@pytest.mark.parametrize("lock", ['{"info": {"python": "3.13.2"}}', '{"packages": {}}', None])
+@pytest.mark.parametrize("lock", ['{"info": {"python": "3.13.2"}}', '{"packages": {}}', '{"info": ', None])
 def test_another_python_gets_the_wheel_itself(compiled, tmp_path_factory, lock):
     distribution = tmp_path_factory.mktemp("pyodide")
     if lock:
