@@ -37,6 +37,26 @@ def test_rows_of_any_length_and_number_are_reduced_alike(device, length, count):
     assert x.argmax(axis=1).tolist() == columns.argmax(axis=0).tolist() == values.argmax(1).tolist()
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((4099, 3, 5), (0, 2)),
+        ((5, 4099, 3), (0, 1)),
+        ((5, 4099, 3), (1,)),
+        ((8193, 1, 6, 1), (0, 3)),
+        ((4, 1, 5, 1), (1, 3)),
+        ((3, 1, 4, 2), (0, 2)),
+        ((2, 3, 4, 5, 6), (0, 2, 4)),
+    ],
+)
+def test_sums_over_groups_of_axes(device, shape, axes):
+    values = random(shape)
+    exact = values.sum(axes, dtype=np.float64)
+    near(ow.tensor(values, device=device).sum(axis=axes), exact)
+    strided = ow.tensor(np.ascontiguousarray(np.moveaxis(values, 0, -1)), device=device)
+    near(ow.ops.permute(strided, (len(shape) - 1, *range(len(shape) - 1))).sum(axis=axes), exact)
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("count", [35, 300])
 def test_rows_of_any_length_are_normalized_alike(device, length, count):

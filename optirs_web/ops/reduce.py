@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from ..autograd import record
 from ..errors import ShapeError
@@ -98,16 +99,29 @@ def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, 
 def _sum_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """Return the sum over axes, without history: a matrix whose elements, in order, are those of the result.
 
-    Groups of adjacent axes of a contiguous tensor are summed one after another, the last group first, since making all
-    of them adjacent would copy the tensor.
+    Groups of adjacent axes of a contiguous tensor are summed one after another, since making all of them adjacent would
+    copy the tensor; the group with the most elements comes first.
     """
     if axes[-1] - axes[0] < len(axes) or not x.is_contiguous:
         flat, lengths = as_three_axes(x, axes)
         return _sum_axis(flat, *lengths)
-    start = next(index for index in reversed(range(len(axes))) if axes[index] - 1 not in axes)  # the last group
-    last = axes[start:]
-    kept, _ = reduced_shapes(x, last, keepdims=True)
-    return _sum_axes(Tensor(_sum_axes(x, last).view, kept, FLOAT32), axes[:start])
+    long = [axis for axis, length in enumerate(x.shape) if length != 1]
+    x = reshape(x.detach(), [x.shape[axis] for axis in long])
+    groups = _adjacent([number for number, axis in enumerate(long) if axis in axes])
+    if not groups:
+        return _sum_axis(x, x.size, 1, 1)
+    groups.sort(key=lambda group: math.prod(x.shape[axis] for axis in group), reverse=True)
+    for group in groups:
+        flat, lengths = as_three_axes(x, group)
+        kept, _ = reduced_shapes(x, group, keepdims=True)
+        x = Tensor(_sum_axis(flat, *lengths).view, kept, FLOAT32)
+    return x
+
+
+def _adjacent(axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the axes, which ascend, in groups of adjacent ones."""
+    runs = groupby(enumerate(axes), lambda pair: pair[1] - pair[0])
+    return [tuple(axis for _, axis in run) for _, run in runs]
 
 
 def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:

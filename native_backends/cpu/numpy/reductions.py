@@ -18,16 +18,14 @@ Parameters = Mapping[str, Any]
 def _sum(p: Parameters, values: Array, sums: Array) -> None:
     outer, length, inner, chunk = p["outer"], p["length"], p["inner"], p["chunk"]
     chunks = -(-length // chunk)
-    table = values.view(np.float32)[: outer * length * inner].reshape(outer, length, inner)
-    result = sums.view(np.float32)[: outer * chunks * inner].reshape(outer, chunks, inner)
+    add, columns = (row_sums, ()) if inner == 1 else (column_sums, (inner,))
+    table = values.view(np.float32)[: outer * length * inner].reshape(outer, length, *columns)
+    result = sums.view(np.float32)[: outer * chunks * inner].reshape(outer, chunks, *columns)
     if length % chunk and length > chunk:
-        result[:] = np.add.reduceat(table, np.arange(0, length, chunk), axis=1, dtype=np.float64)
-        return
-    parts = table.reshape(outer * chunks, min(length, chunk), inner)
-    if inner == 1:
-        result.reshape(-1)[:] = row_sums(parts[..., 0])
+        for number in range(chunks):
+            result[:, number] = add(np.ascontiguousarray(table[:, number * chunk : (number + 1) * chunk]))
     else:
-        result.reshape(-1, inner)[:] = column_sums(parts)
+        result.reshape(-1, *columns)[:] = add(table.reshape(outer * chunks, min(length, chunk), *columns))
 
 
 def _softmax(p: Parameters, values: Array, result: Array) -> None:
