@@ -22,8 +22,10 @@ def _sum(p: Parameters, values: Array, sums: Array) -> None:
     table = values.view(np.float32)[: outer * length * inner].reshape(outer, length, *columns)
     result = sums.view(np.float32)[: outer * chunks * inner].reshape(outer, chunks, *columns)
     if length % chunk and length > chunk:
-        for number in range(chunks):
-            result[:, number] = add(np.ascontiguousarray(table[:, number * chunk : (number + 1) * chunk]))
+        whole = length // chunk
+        parts = np.ascontiguousarray(table[:, : whole * chunk]).reshape(outer * whole, chunk, *columns)
+        result[:, :whole] = add(parts).reshape(outer, whole, *columns)
+        result[:, whole] = add(np.ascontiguousarray(table[:, whole * chunk :]))
     else:
         result.reshape(-1, *columns)[:] = add(table.reshape(outer * chunks, min(length, chunk), *columns))
 
