@@ -8,7 +8,8 @@ from chromium import SLOW, pyodide_folder
 from demo_servers import running_server
 from playwright.sync_api import expect
 
-from optirs_web.demo_site.pyodide import PYODIDE_CDN
+from optirs_web.demo_site.library import page_wheel
+from optirs_web.demo_site.pyodide import PYODIDE_CDN, file_sizes
 
 PAGE = "/digits"
 TRAINING = re.compile("^Training on ")
@@ -45,7 +46,9 @@ def test_a_recorded_run_is_shown_while_python_loads_and_how_many_bytes_are_there
     expect(page.get_by_text("Recorded run")).to_be_visible()
     expect(page.locator("#accuracy")).to_have_text(re.compile(r"^9\d\.\d%$"))
     expect(page.locator("#status")).to_have_text("Loading Python")
-    expect(page.get_by_text(re.compile(r"^[1-5]\.\d of 14\.\d MB$"))).to_be_visible()
+    folder = pyodide_folder()
+    megabytes = (sum(file_sizes(folder).values()) + len(page_wheel(folder))) // 10**6  # and 0.1 of programs
+    expect(page.get_by_text(re.compile(rf"^[1-6]\.\d of {megabytes}\.\d MB$"))).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_be_disabled()
     screenshot(page, "digits-loading")
 
