@@ -253,6 +253,7 @@ $(PYODIDE_LOCK): $(PYODIDE_TOOLS)/.installed $(PACKAGES) scripts/build_for_pyodi
 	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE)
 	$(BIN)/python -c 'from optirs_web.demo_site import library; (library.COMPILED / library.wheel_name()).write_bytes(library.library_wheel())'
 	node scripts/build_for_pyodide.mjs $(PYODIDE_TOOLS) $(PYODIDE)
+	@wc -c $(PYODIDE)/*.whl
 
 docs: setup ## make the reference of every public name, in build/docs
 	$(INSTALL) '.[docs]'

@@ -81,19 +81,18 @@ def page_wheel(pyodide: Path | None) -> bytes:
         lock = _lock_file(COMPILED)
         package = lock["packages"]["optirs-web"]
         copy = (COMPILED / str(package["file_name"])).read_bytes()
-        if (
-            hashlib.sha256(copy).hexdigest() == package["sha256"]
-            and (COMPILED / wheel_name()).read_bytes() == wheel
+        is_valid = (
+            (COMPILED / wheel_name()).read_bytes() == wheel
+            and hashlib.sha256(copy).hexdigest() == package["sha256"]
             and (pyodide is None or _lock_file(pyodide)["info"]["python"] == lock["info"]["python"])
-        ):
-            return copy
+        )
     except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is no lock file
         return wheel
-    return wheel
+    return copy if is_valid else wheel
 
 
 def _lock_file(folder: Path) -> Any:
-    """Return the lock file of a Pyodide distribution.
+    """Return the content of a Pyodide distribution's lock file.
 
     Raises:
         OSError: there is none.
