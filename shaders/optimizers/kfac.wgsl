@@ -48,7 +48,10 @@ fn measure(state: State, h: Hyper) -> Measured {
 }
 
 fn settle(s: Scalars, measured: Measured, h: Hyper) -> Scalars {
-    let clipping = sqrt(h.kl_clip / max(h.kl_clip, abs(measured.change)));
+    // Without a bound `kl_clip` is the largest number. Its quotient with itself is not 1 everywhere: WGSL's divisions are
+    // accurate for divisors up to 2^126, and NVIDIA's Vulkan driver returns 0 beyond.
+    let change = abs(measured.change);
+    let clipping = select(1.0, sqrt(h.kl_clip / change), change > h.kl_clip);
     // A tensor that has taken no step has no state; nothing else is needed any more.
     return Scalars(s.step, 0.0, 0.0, 0.0, 0.0, select(clipping, 0.0, s.step == 0.0));
 }
