@@ -121,6 +121,8 @@ def add_browser_options(parser: argparse.ArgumentParser) -> None:
 def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Browser, str]]:
     """Run the server and the browser in a block, which is given the browser and the server's address.
 
+    CHROMIUM_ARGS has more arguments for the browser.
+
     Args:
         options: those of `add_browser_options`.
         files: more files that the server has, by name.
@@ -129,11 +131,15 @@ def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Brows
     handler = functools.partial(Handler, files={"wheel": options.wheel or built_wheel(), **files})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    adapter = [] if options.adapter == "default" else [f"--use-webgpu-adapter={options.adapter}"]
+    is_default = options.adapter == "default"
+    adapter = [] if is_default else [f"--use-webgpu-adapter={options.adapter}"]
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
-                executable_path=options.chromium or found_browser(), headless=not options.headed, args=FLAGS + adapter
+                executable_path=options.chromium or found_browser(),
+                headless=not options.headed,
+                args=[*FLAGS, *adapter, *os.environ.get("CHROMIUM_ARGS", "").split()],
+                ignore_default_args=["--enable-unsafe-swiftshader"] if is_default else None,
             )
             with contextlib.closing(browser):
                 yield browser, f"http://127.0.0.1:{server.server_port}"

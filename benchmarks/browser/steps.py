@@ -74,6 +74,18 @@ class Case(NamedTuple):
         return self._replace(options=self.small, goals={}) if self.small else self
 
 
+def _resnet(batch: int, adapters: str) -> Case:
+    return Case(
+        "resnet",
+        {"batch": batch},
+        dict.fromkeys(RIVALS, 0.7),
+        rounds=3,
+        tolerance=1e-2,
+        small={"batch": 4, "side": 8, "blocks": [[8, 8, 1], [8, 16, 2]]},
+        runs_on=adapters,
+    )
+
+
 CASES = {
     "product-128": Case("product", {"size": 128}, {"jax-js": 0.6, "TF.js": 0.15}),
     "product-256": Case("product", {"size": 256}, {"jax-js": 0.6, "TF.js": 0.15}),
@@ -87,18 +99,9 @@ CASES = {
         dict.fromkeys(RIVALS, 0.7),
         small={"batch": 2, "length": 8, "width": 16, "layers": 2, "heads": 4, "characters": 13},
     ),
-    **{
-        f"resnet18-{batch}": Case(
-            "resnet",
-            {"batch": batch},
-            dict.fromkeys(RIVALS, 0.7),
-            rounds=3,
-            tolerance=1e-2,
-            small={"batch": 4, "side": 8, "blocks": [[8, 8, 1], [8, 16, 2]]},
-            runs_on=adapters,
-        )
-        for batch, adapters in ((16, "software"), (32, "hardware"), (64, "hardware"))
-    },
+    "resnet18-16": _resnet(16, "software"),
+    "resnet18-32": _resnet(32, "hardware"),
+    "resnet18-64": _resnet(64, "hardware"),
 }
 """float32. A product is of two square matrices; a step of the others is forward, cross entropy, backward and Adam."""
 
@@ -279,14 +282,16 @@ def versions(sides: list[str]) -> dict[str, str]:
     return {name: version for name, version in every.items() if name in sides}
 
 
-def command_of(names: list[str], sides: list[str] | None, rounds: int) -> str:
-    """Return the command line that measures the same: the cases, the rivals and the rounds."""
+def command_of(options: argparse.Namespace) -> str:
+    """Return the command line that measures the same: the cases, the rivals, the rounds and the adapter."""
     return shlex.join(
         [
             "benchmarks/browser/steps.py",
-            *names,
-            *(argument for side in sides or () for argument in ("--side", side)),
-            *("--rounds", str(rounds)),
+            *options.case,
+            *(argument for side in options.side or () for argument in ("--side", side)),
+            *("--rounds", str(options.rounds)),
+            *(("--adapter", options.adapter) if options.adapter != SWIFTSHADER else ()),
+            *(("--headed",) if options.headed else ()),
         ]
     )
 
@@ -362,7 +367,7 @@ def main() -> None:
             "adapter": adapter,
             "libraries": libraries,
             "date": date,
-            "command": command_of(options.case, options.side, options.rounds),
+            "command": command_of(options),
             "tolerances": {name: case.tolerance for name, case in chosen_cases.items()},
             "cases": cases,
         }
