@@ -36,9 +36,9 @@ been measured, an NVIDIA H100 and an H200; `make hardware` measures yours ([how]
   in use that was not before it.
 
 Those of the H100 were stopped when time was up, and but for training were taken before its workgroups of 256 for long
-rows. All others, but those of the H200, were taken on two shared cores, those of `cpu` and `vulkan` with one thread for every side: read the
-ratios with their spreads, and the counts, which noise does not touch; not the times. Start-up and transfers were timed,
-and NumPy in place of Numba, on a day when the machine was slower.
+rows. All others but those of the H200 were taken on two shared cores, those of `cpu` and `vulkan` with one thread for
+every side: read the ratios with their spreads, and the counts, which noise does not touch; not the times. Start-up and
+transfers were timed, and NumPy in place of Numba, on a day when the machine was slower.
 
 """
 
