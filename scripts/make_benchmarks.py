@@ -24,8 +24,8 @@ torch, JAX, NumPy and tinygrad; `make bench-browser` does so in a page of Chromi
 [How to read and repeat it](performance.md#the-benchmark-suite). The tables below are made from the reports in
 `optirs_web/benchmarks/reports` by `make bench-docs`. Each shows all cases of its report: a share above 1 is a case that
 this library loses. A case that a later run has measured again is in the table of that run alone, though the command
-above the earlier table names its group. The site's page Compare shows the same. Of GPUs two have
-been measured, an NVIDIA H100 and an H200; `make hardware` measures yours ([how](setup.md#measure-your-gpu)).
+above the earlier table names its group. The site's page Compare shows the same. Of GPUs two have been measured, an
+NVIDIA H100 and an H200; `make hardware` measures yours ([how](setup.md#measure-your-gpu)).
 
 - *time*: the median of a call, or of a case of memory the most bytes in use.
 - *share of the device*: the rate of a case, as a share of the device's copy, or of a product by the library named,

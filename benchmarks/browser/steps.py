@@ -75,6 +75,7 @@ class Case(NamedTuple):
 
 
 def _resnet(batch: int, adapters: str) -> Case:
+    """Return the case of ResNet-18 with a batch of that size, on adapters as in `Case.runs_on`."""
     return Case(
         "resnet",
         {"batch": batch},
