@@ -73,6 +73,37 @@ def test_a_compiled_step_runs_less_and_gives_the_same(device, name):
     assert names(step) == expected
 
 
+@pytest.mark.parametrize(
+    ("shape", "of_column"),
+    [((1,), [0]), ((190,), [0]), ((193, 1), []), ((3, 1, 1), [0]), ((3, 1, 190), [0]), ((3, 193, 1), []),
+     ((193, 190), []), ((3, 193, 190), [])],
+)  # fmt: skip
+def test_after_a_product_what_all_rows_share_is_read_once_for_a_column(device, shape, of_column):
+    x, w, b = arrays((3, 193, 5), (3, 5, 190), shape)
+    tensors = [ow.tensor(array, device=device) for array in (x, w, b)]
+    step = ow.compile(lambda x, w, b: x @ w - b, device=device)
+    step(*tensors)
+
+    actual = step(*tensors).numpy()
+
+    np.testing.assert_allclose(actual, x.astype(np.float64) @ w - b, rtol=1e-6, atol=1e-6)
+    (launch,) = step.program.launches
+    assert list(launch.kernel.fused.of_column) == of_column
+
+
+def test_after_a_product_axes_may_end_within_its_rows(device):
+    x, w, b = arrays((579, 5), (5, 190), (95,))
+    tensors = [ow.tensor(array, device=device) for array in (x, w, b)]
+    step = ow.compile(lambda x, w, b: (x @ w).reshape(-1, 95) * b, device=device)
+    step(*tensors)
+
+    actual = step(*tensors).numpy()
+
+    np.testing.assert_allclose(actual, (x.astype(np.float64) @ w).reshape(-1, 95) * b, rtol=1e-6)
+    (launch,) = step.program.launches
+    assert launch.kernel.fused.of_column == ()
+
+
 def test_without_fusion_a_step_is_what_its_operations_are_bit_for_bit(device):
     x, w = (ow.tensor(array, device=device) for array in arrays((6, 5), (5, 6)))
     function = lambda x, w: ((x @ w) * 0.3 + 0.7).exp()  # noqa: E731

@@ -170,15 +170,15 @@ def _concatenation(
     parts = [part for _, part in sources]
     if any(part_dims != dims for part_dims, _ in sources):
         dims, parts = shape, [placed.part for placed in slices]
-    kernel = elementwise("joined", "before", ("tensor", "tensor", *("scalar",) * 3), len(dims))
+    kernel = elementwise("joined", "before", ("tensor", "tensor", "scalar", "scalar"), len(dims))
     launches: list[Recorded] = []
     joined = parts[0]
+    inner = math.prod(shape[axis + 1 :])
     for end, part in enumerate(parts[1:], 1):
         is_last = end == len(parts) - 1
         target = added.views[-1] if is_last else View.whole(allocate(added.views[-1].nbytes))
         starts, strides = (joined.start, part.start), (*joined.strides, *part.strides)
-        numbers = (math.prod(shape[axis + 1 :]), shape[axis], end)
-        parameters = (math.prod(dims), *dims, *starts, *strides, *numbers)
+        parameters = (math.prod(dims), *dims, *starts, *strides, inner * shape[axis], inner * end)
         launches.append(Launch(kernel, (joined.view, part.view, target), added.grid, parameters))
         joined = StridedView(target, "f32", 0, row_major(dims))
     return launches

@@ -15,7 +15,7 @@ HOOKS = {
     "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
     "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
     "layer_norm_grad": {"stored": Hook("stored", "result", "NormGradParameters")},
-    "matmul": {"stored": Hook("stored", "c", "MatmulParameters")},
+    "matmul": {"stored": Hook("stored", "c", "MatmulParameters", ("rows", "columns"))},
     "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},
 }
 """The cooperative kernels that let map functions in, and where."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..wgsl.fused_shell import Hook
 from .backend import Capabilities
 from .blocked_products import Layout, blocked_product
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS, fused_kernel
 from .kernels import CooperativeKernel
 from .launches import Copy, Launch, Recorded, overlaps
-from .mapped import Mapped, fused_of, mapped, relaunched
+from .mapped import Mapped, Shape, fused_of, mapped, relaunched
 
 __all__ = ["Node", "Nodes", "view_of"]
 
@@ -101,10 +103,19 @@ class Node:
             assert self.before is not None
             hook, expression = HOOKS[kernel.name]["loaded"], self.before[1]
         views |= {f"x{number}_values": tensor.view for number, tensor in enumerate(expression.tensors)}
-        fused, parameters = fused_of(expression)
+        fused, parameters = fused_of(expression, _axes(launch, hook, expression))
         joined = fused_kernel(kernel, hook, fused)
         bound = tuple(views[binding.name] for binding in joined.bindings)
         return Launch(joined, bound, launch.grid, (*launch.parameters, *parameters))
+
+
+def _axes(launch: Launch, hook: Hook, expression: Mapped) -> Shape:
+    """Return the number of products, rows and columns, if the hook is told places along them."""
+    if not hook.axes:
+        return ()
+    numbers = dict(zip((name for name, _ in launch.kernel.parameters), launch.parameters, strict=True))
+    sizes = tuple(int(numbers[name]) for name in hook.axes)
+    return (expression.size // math.prod(sizes), *sizes)
 
 
 def view_of(launch: Launch, binding: str) -> View:

@@ -282,15 +282,28 @@ def _collapsed(expression: Mapped) -> Mapped:
     return expression._replace(dims=tuple(size for size, _ in axes), tensors=tensors)
 
 
-def fused_of(expression: Mapped) -> tuple[Fused, list[int | float]]:
+def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
+    """Return the number of the last of the axes that each of `dims` consists of; () if one ends within an axis."""
+    after = [math.prod(axes[number:]) for number in range(len(axes), 0, -1)]
+    rests = [math.prod(dims[number + 1 :]) for number in range(len(dims))]
+    return tuple(len(axes) - 1 - after.index(rest) for rest in rests) if {*rests} <= {*after} else ()
+
+
+def fused_of(expression: Mapped, axes: Shape = ()) -> tuple[Fused, list[int | float]]:
     """Return the source of a generated kernel, and the parameters of a launch of it except the size.
 
     These are, in order, the dims, then starts and strides of tensors that are not flat, and the scalars.
+
+    Args:
+        expression: what it computes.
+        axes: products, rows and columns of the kernel in whose hook it stands, if that is told places along them.
     """
     expression = _collapsed(expression)
     flat = tuple(expression.is_flat(number) for number in range(len(expression.tensors)))
     strided = [tensor for tensor, is_flat in zip(expression.tensors, flat, strict=True) if not is_flat]
     dims = expression.dims if strided else ()
+    ends = _ends(dims, axes) if axes and dims else ()
+    of_rows = next((number for number, end in enumerate(ends) if end >= len(axes) - 2), 0)
     fused = Fused(
         steps=expression.steps,
         tensor_types=tuple(tensor.type for tensor in expression.tensors),
@@ -299,6 +312,12 @@ def fused_of(expression: Mapped) -> tuple[Fused, list[int | float]]:
         outputs=tuple(output.value for output in expression.outputs),
         output_types=tuple(output.type for output in expression.outputs),
         rank=len(dims),
+        ends=ends,
+        of_column=tuple(
+            number
+            for number, (tensor, is_flat) in enumerate(zip(expression.tensors, flat, strict=True))
+            if ends and not is_flat and tensor.strides[of_rows] == 0
+        ),
     )
     strides = [stride for tensor in strided for stride in tensor.strides]
     return fused, [*dims, *(tensor.start for tensor in strided), *strides, *(value for _, value in expression.scalars)]

@@ -62,6 +62,8 @@ class Fused(NamedTuple):
         outputs: the value of each output.
         output_types: the WGSL type of each output.
         rank: number of axes of the strided views of tensors that are not flat.
+        ends: in a hook that is told product, row and column (0, 1, 2), the last of these that each axis consists of.
+        of_column: the numbers of the tensors whose elements are the same in all rows there, which are read once.
     """
 
     steps: tuple[Step, ...]
@@ -71,6 +73,8 @@ class Fused(NamedTuple):
     outputs: tuple[Argument, ...]
     output_types: tuple[str, ...]
     rank: int
+    ends: tuple[int, ...] = ()
+    of_column: tuple[int, ...] = ()
 
 
 def value_as_tensor(fused: Fused) -> Fused:
@@ -94,13 +98,17 @@ class Hook(NamedTuple):
         function: "stored" or "loaded".
         binding: the buffer that the hook writes or reads.
         struct: the parameters of the kernel.
+        axes: if ``stored`` is told the place of a result too, as product, row and column, the parameters that are the
+            numbers of rows and columns.
     """
 
     function: OneOf["stored", "loaded"]
     binding: str
     struct: str
+    axes: tuple[str, ...] = ()
 
 
+_Named = Function | GlobalVariable | StructDeclaration
 _NOWHERE = Position("<fused>", 1, 1)
 _PROVISIONAL = 100  # first number of the added bindings, until all are renumbered
 
@@ -135,7 +143,9 @@ def _lines(fused: Fused, index: str, outputs: Sequence[str]) -> list[str]:
     `outputs` are the names of the buffers that are written.
     """
     lines = [
-        f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];"
+        f"let x{number} = of_column.x{number};"
+        if number in fused.of_column
+        else f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];"
         for number, is_flat in enumerate(fused.flat)
     ]
     for number, step in enumerate(fused.steps):
@@ -172,28 +182,66 @@ def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool 
     """
     is_stored = hook.function == "stored"
     outputs = [hook.binding, *(f"y{number}_values" for number in range(1, len(fused.outputs)))] if is_stored else []
-    lines = [*shell.offsets(_strided(fused), "at"), *_lines(fused, "at", outputs)]
+    lines = [*_offsets(fused, hook), *_lines(fused, "at", outputs)]
     if not is_stored:
         lines.append(f"return {_argument(fused.outputs[0], 'at', outputs)};")
-    head = "fn stored(value: f32, at: u32)" if is_stored else "fn loaded(at: u32) -> f32"
+    parameters = ", ".join(
+        f"{parameter.name}: {parameter.type_name.name}"
+        for parameter in shell.function_of(base, hook.function).parameters
+    )
+    head = f"fn {hook.function}({parameters}){'' if is_stored else ' -> f32'}"
     added = _bindings(fused, 1 if is_stored else len(fused.outputs))
-    body = "\n    ".join(lines)
-    text = f"{shell.storage(added, _PROVISIONAL)}\n{head} {{\n    {body}\n}}\n"
+    text = f"{shell.storage(added, _PROVISIONAL)}\n{_function(head, lines)}{_of_column(fused, hook)}"
+    replacing = parse(text, f"<fused {base.file}>").declarations
+    replaced = {declaration.name for declaration in replacing if isinstance(declaration, _Named)}
+    if not is_stored:
+        replaced.add(hook.binding)
     kept = [
         _with_parameters(declaration, hook, fused)
         for declaration in base.declarations
-        if not _is_replaced(declaration, hook)
+        if not (isinstance(declaration, _Named) and declaration.name in replaced)
     ]
-    functions = parse(text, f"<fused {base.file}>").declarations
-    module = link(Module(base.file, base.enables, [*imports(fused), *kept, *functions]), constants=constants)
+    module = link(Module(base.file, base.enables, [*imports(fused), *kept, *replacing]), constants=constants)
     _number_bindings(module)
     return module
 
 
-def _is_replaced(declaration: Declaration, hook: Hook) -> bool:
-    if isinstance(declaration, Function):
-        return declaration.name == hook.function
-    return hook.function == "loaded" and isinstance(declaration, GlobalVariable) and declaration.name == hook.binding
+def _function(head: str, lines: Sequence[str]) -> str:
+    body = "\n    ".join(lines)
+    return f"{head} {{\n    {body}\n}}\n"
+
+
+def _offsets(fused: Fused, hook: Hook) -> list[str]:
+    strided = _strided(fused)
+    if not fused.ends:
+        return shell.offsets(strided, "at")
+    once = {f"x{number}" for number in fused.of_column}
+    names = [name for name in strided.names if name not in once]
+    return shell.offsets_of_place(strided._replace(names=names), _place(fused, hook, "row"))
+
+
+def _place(fused: Fused, hook: Hook, row: str) -> list[str]:
+    """Return the position along each axis, of the product, row and column that a hook is told."""
+    told, first, place = ("product", row, "column"), 0, list[str]()
+    for end in fused.ends:
+        position = told[first]
+        for number in range(first + 1, end + 1):
+            position = f"({position} * parameters.{hook.axes[number - 1]} + {told[number]})"
+        place.append(position)
+        first = end + 1
+    return place
+
+
+def _of_column(fused: Fused, hook: Hook) -> str:
+    """Return the struct and the function that read what is the same in all rows of a column; "" if nothing is."""
+    if not fused.of_column:
+        return ""
+    names = [f"x{number}" for number in fused.of_column]
+    members = ", ".join(f"x{number}: {fused.tensor_types[number]}" for number in fused.of_column)
+    values = ", ".join(f"{name}_values[{name}_at]" for name in names)
+    lines = shell.offsets_of_place(shell.Strided(fused.rank, names), _place(fused, hook, "0u"))
+    head = "fn read_of_column(product: u32, column: u32) -> OfColumn"
+    return f"struct OfColumn {{ {members} }}\n{_function(head, [*lines, f'return OfColumn({values});'])}"
 
 
 def _with_parameters(declaration: Declaration, hook: Hook, fused: Fused) -> Declaration:

@@ -165,8 +165,14 @@ def offsets(strided: Strided, index: str, keyword: str = "let") -> list[str]:
     for axis in reversed(axes[1:]):
         lines += [f"{keyword} at{axis} = rest % parameters.dim{axis};", f"rest = rest / parameters.dim{axis};"]
     lines.append("let at0 = rest;")
+    return [*lines, *offsets_of_place(strided, [f"at{axis}" for axis in axes], keyword)]
+
+
+def offsets_of_place(strided: Strided, place: Sequence[str], keyword: str = "let") -> list[str]:
+    """Return the statements that declare the offsets, as `offsets` does, of the element at these positions."""
+    lines = []
     for name in strided.names:
-        terms = " + ".join(f"at{axis} * parameters.{name}_stride{axis}" for axis in axes)
+        terms = " + ".join(f"{position} * parameters.{name}_stride{axis}" for axis, position in enumerate(place))
         lines.append(f"{keyword} {name}_at = parameters.{name}_start + {terms};")
     return lines
 

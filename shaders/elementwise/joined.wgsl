@@ -1,5 +1,5 @@
-// Along an axis of so many places with `inner` elements each: one tensor up to the place `end`, another from there on. As
-// bits, so that NaN stays what it is.
-fn before(index: u32, a: f32, b: f32, inner: u32, places: u32, end: u32) -> f32 {
-    return bitcast<f32>(select(bitcast<u32>(b), bitcast<u32>(a), index / inner % places < end));
+// Of every `length` elements the first ones, up to `end`, from one tensor, and the others from another. As bits, so that
+// NaN stays what it is.
+fn before(index: u32, a: f32, b: f32, length: u32, end: u32) -> f32 {
+    return bitcast<f32>(select(bitcast<u32>(b), bitcast<u32>(a), index % length < end));
 }

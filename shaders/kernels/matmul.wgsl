@@ -27,8 +27,14 @@ struct MatmulParameters {
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<uniform> parameters: MatmulParameters;
 
-// What follows a product may be fused with it here.
-fn stored(value: f32, at: u32) {
+// What follows a product may be fused with it here. What is the same in all rows is read once for each column.
+struct OfColumn { nothing: u32 }
+
+fn read_of_column(product: u32, column: u32) -> OfColumn {
+    return OfColumn(0u);
+}
+
+fn stored(value: f32, at: u32, product: u32, row: u32, column: u32, of_column: OfColumn) {
     c[at] = value;
 }
 
@@ -50,14 +56,19 @@ fn main(
     let b_start = parameters.b_start + outer * parameters.b_outer_stride + within * parameters.b_batch_stride;
     let c_start = product * parameters.rows * parameters.columns;
     let place = place_of(workgroup, lane, operands);
-    // A loop on software adapters, since browsers compile this far faster there than as many branches.
     var sums = sums_at(place, lane, subgroup, subgroups, operands, a_start, b_start);
+    // Loops on software adapters, since browsers compile these far faster there than as many branches.
+    var of_columns: array<OfColumn, COLUMNS>;
+    @unroll(IN_REGISTERS) for (var j = 0u; j < COLUMNS; j++) {
+        of_columns[j] = read_of_column(product, min(column_at(place, j), parameters.columns - 1u));
+    }
     @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+        let row = place.row + i;
         @unroll(IN_REGISTERS) for (var j = 0u; j < COLUMNS; j++) {
-            let row = place.row + i;
             let column = column_at(place, j);
             if row < parameters.rows && column < parameters.columns {
-                stored(sums[i * (COLUMNS / 4u) + j / 4u][j % 4u], c_start + row * parameters.columns + column);
+                let at = c_start + row * parameters.columns + column;
+                stored(sums[i * (COLUMNS / 4u) + j / 4u][j % 4u], at, product, row, column, of_columns[j]);
             }
         }
     }

@@ -1,6 +1,6 @@
 // softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))), in two passes.
 // `groups` rows to a workgroup. A row with NaN or infinity, or of -infinity alone, is NaN.
-import package::lib::exponentials::{no_exponentials, with_exponential};
+import package::lib::exponentials::{exp_of_distance, no_exponentials, with_exponential};
 import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, precise_exp, precise_log, replace_bits};
 import package::lib::workgroup::WORKGROUP;
 @if(SUBGROUPS) import package::lib::subgroups::{largest_of_group, total_of_group};
@@ -40,7 +40,7 @@ fn main(
         if parameters.is_log == 1u {
             value -= log_sum;
         } else {
-            value = precise_exp(value) / sum;
+            value = exp_of_distance(value) / sum;
         }
         result[at] = replace_bits(value, NAN_BITS, is_undefined);
     }

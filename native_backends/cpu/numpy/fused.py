@@ -106,10 +106,12 @@ def _copies(steps: _Steps, output: Array) -> list[tuple[Array, Array]]:
             copies.append((output[part], steps.tensors[number][part].view(output.dtype)))
             return True
         _, first, second, *scalars = steps.fused.steps[number].arguments
-        inner, joined_size, end = (int(steps.scalars[scalar]) for _, scalar in scalars)
+        length, end_of_first = (int(steps.scalars[scalar]) for _, scalar in scalars)
         for axis, size in enumerate(shape):
-            if size == joined_size and math.prod(shape[axis + 1 :]) == inner:
-                start, stop, _ = part[axis].indices(joined_size)
+            inner = math.prod(shape[axis + 1 :])
+            if size > 1 and size * inner == length and end_of_first % inner == 0:
+                start, stop, _ = part[axis].indices(size)
+                end = end_of_first // inner
                 sides = (first, slice(start, min(stop, end))), (second, slice(max(start, end), stop))
                 return all(
                     fill(*argument, (*part[:axis], side, *part[axis + 1 :]))
