@@ -1,7 +1,8 @@
 """The generated part of a fused kernel: several map functions, one after the other, on each element.
 
 They are called in a loop over elements, or in a hook of a cooperative kernel: instead of its ``stored(value, at)``,
-which stores a result of the kernel, or of its ``loaded(at)``, which loads an operand.
+which stores a result of the kernel, or of its ``loaded(at)``, which loads an operand. A product's ``stored`` is told
+product, row and column besides, and what its ``read_of_column`` read.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def _offsets(fused: Fused, hook: Hook) -> list[str]:
 
 
 def _place(fused: Fused, hook: Hook, row: str) -> list[str]:
-    """Return the position along each axis, of the product, row and column that a hook is told."""
+    """Return the position along each axis; `row` is the expression of that which a hook is told, or of any row."""
     told, first, place = ("product", row, "column"), 0, list[str]()
     for end in fused.ends:
         position = told[first]
