@@ -8,6 +8,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from ..errors import OptirsError
+from ..ops.row_kernels import ROW_KERNELS
+from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative, elementwise
 from ..runtime.option_kernels import OptionKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
@@ -25,6 +27,7 @@ KINDS = {
     "transforms": "gradient transform",
     "arena": "average or projection",
     "elementwise": "map function",
+    "rows": "row kernel",
     "kernels": "cooperative kernel",
     "lib": "library",
 }
@@ -95,6 +98,8 @@ def _variants(folder: str, name: str) -> Iterator[tuple[str, Kernel | syntax.Mod
         if rule.measures:
             yield "measure", MeasureKernel.of(rule, ())
             yield "settle", SettleKernel.of(rule, ())
+    elif folder == "rows":
+        yield from ((form.name, form_kernel(form)) for form in ROW_KERNELS.values() if form.file == (folder, name))
     elif folder == "kernels":
         yield name, cooperative(name)
     elif (folder, name) == ("schedules", "plateau"):

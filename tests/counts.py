@@ -152,16 +152,26 @@ def instructions():
     """
     from optirs_web.cli.shader import find_kernel
     from optirs_web.errors import ShaderError
-    from optirs_web.runtime.kernels import cooperative
     from optirs_web.translations import missing_compiler, translate
 
     if missing_compiler("spirv"):
         return {}
     kernels = {name: find_kernel(name, (), "update") for name in KERNELS}
     with suppress(ShaderError):  # of a commit whose kernels have no subgroups
-        kernels |= {f"{name} by subgroups": linked(cooperative(name, SUBGROUPS=True)) for name in ROWS}
+        kernels |= {f"{name} by subgroups": linked(by_subgroups(kernels[name])) for name in ROWS}
     counted = {name: instructions_of(translate(kernel, "spirv")) for name, kernel in kernels.items()}
     return {name: {"instructions": total, "barriers": barriers} for name, (total, barriers) in counted.items()}
+
+
+def by_subgroups(kernel):
+    """Return the kernel that reduces rows by subgroups."""
+    from optirs_web.runtime.kernels import CooperativeKernel, cooperative
+
+    if isinstance(kernel, CooperativeKernel):
+        return cooperative(kernel.name, SUBGROUPS=True)
+    from optirs_web.runtime.form_kernels import form_kernel
+
+    return form_kernel(kernel.form, SUBGROUPS=True)
 
 
 def linked(kernel):

@@ -6,6 +6,8 @@ Each comes as it is by default, and with each of its flags turned over.
 from collections.abc import Iterator
 from importlib.resources import files
 
+from optirs_web.ops.row_kernels import ROW_KERNELS
+from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
 from optirs_web.runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from optirs_web.runtime.rules import Rule
@@ -14,7 +16,7 @@ from optirs_web.wgsl.syntax import Function, Literal, Override
 
 __all__ = ["FOLDERS", "named_kernels"]
 
-FOLDERS = ["elementwise", "kernels", "optimizers"]
+FOLDERS = ["elementwise", "kernels", "optimizers", "rows"]
 _SCALARS = {"f32", "i32", "u32"}
 _STRIDED = ("add", "arange", "greater")
 _PARTS = {"measure": MeasureKernel.of, "settle": SettleKernel.of}
@@ -52,6 +54,12 @@ def _cooperative(name, module):
         yield f"{name} {flags}", cooperative(name, **flags)
 
 
+def _rows(file, _):
+    for form in ROW_KERNELS.values():
+        if form.file == ("rows", file):
+            yield form.name, form_kernel(form)
+
+
 def _rule(name, module):
     rule = Rule(name)
     for flags in _flags(module):
@@ -62,4 +70,4 @@ def _rule(name, module):
             yield f"{name} {part}", make(rule, ())
 
 
-_OF = {"elementwise": _map_functions, "kernels": _cooperative, "optimizers": _rule}
+_OF = {"elementwise": _map_functions, "kernels": _cooperative, "optimizers": _rule, "rows": _rows}

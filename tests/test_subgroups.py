@@ -14,12 +14,14 @@ from test_operation_derivatives import Call, Found, compare_with_numpy
 import optirs_web as ow
 from optirs_web.ops import layer_norm
 from optirs_web.ops.launch import row_kernel
+from optirs_web.ops.row_kernels import ROW_KERNELS
 from optirs_web.runtime.backend import AdapterInfo
-from optirs_web.runtime.kernels import CooperativeKernel, cooperative
+from optirs_web.runtime.form_kernels import form_kernel
+from optirs_web.runtime.kernels import Kernel, cooperative
 from optirs_web.runtime.subgroups import reduces_by_subgroups
 from optirs_web.wgsl import check, parse
 
-KERNELS = ["cross_entropy", "layer_norm", "layer_norm_grad", "softmax", "sum"]
+KERNELS = ["cross_entropy", "layer_norm", "layer_norm_grad", "log_softmax", "softmax", "sum"]
 OF_ROWS = {"cross_entropy", "layer_norm", "log_softmax", "logsumexp", "mean", "nll_loss", "softmax", "sum", "var"}
 CASES_OF_ROWS = [case for case in CASES if OF_ROWS & set(case.operations)]
 LENGTHS = [1, 2, 63, 64, 65, 257, 1000, 4099, 10_000]
@@ -95,6 +97,10 @@ def test_what_is_not_finite_stays_in_its_row(by_adapter, length, value):
     near(x.sum(axis=1), exact.sum(1))
 
 
+def _made(name, **constants):
+    return form_kernel(ROW_KERNELS[name], **constants) if name in ROW_KERNELS else cooperative(name, **constants)
+
+
 def _launch(kernel, device, values, *parameters):
     x = ow.tensor(values, device=device)
     result = ow.zeros(x.shape, device=device)
@@ -106,7 +112,7 @@ def _sum_and_log_softmax(made, device, values):
     """Return the results for one row by one workgroup, with the kernels `made` of these names."""
     (length,) = values.shape
     total = _launch(made("sum"), device, values, 1, length, 1, length, 1)[0]
-    return total, _launch(made("softmax"), device, values, 1, length, 1, 1)
+    return total, _launch(made("log_softmax"), device, values, 1, length, 1, 1)
 
 
 def _compare(found, values):
@@ -121,7 +127,7 @@ def _compare(found, values):
 def test_workgroups_of_any_size_are_reduced_by_subgroups(by_adapter, invocations):
     values = random(777)
     _compare(
-        _sum_and_log_softmax(lambda name: cooperative(name, SUBGROUPS=True, WORKGROUP=invocations), by_adapter, values),
+        _sum_and_log_softmax(lambda name: _made(name, SUBGROUPS=True, WORKGROUP=invocations), by_adapter, values),
         values,
     )
 
@@ -158,16 +164,17 @@ fn emulated(value: f32, lane: u32, takes_largest: bool) -> vec4<f32> {
 """
 
 
-class Emulated(CooperativeKernel):
+class Emulated(Kernel):
     """A kernel that emulates subgroups in workgroup memory, with any size and order."""
 
     def __init__(self, name, invocations, **numbers):
-        super().__init__(name, {"SUBGROUPS": True, "WORKGROUP": invocations})
+        self.name = name
+        self.base = _made(name, SUBGROUPS=True, WORKGROUP=invocations)
         self.numbers = numbers
 
     @cached_property
     def module(self):
-        text = cooperative(self.name, **self.constants).wgsl() + EMULATION
+        text = self.base.wgsl() + EMULATION
         for function, made in {
             "subgroupMax(value)": "emulated(value, lane, true).x",
             "subgroupAdd(value)": "emulated(value, lane, false).x",
@@ -252,7 +259,7 @@ def test_by_deterministic_algorithms_no_row_is_reduced_by_subgroups(by_adapter):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_reduction_by_subgroups_waits_twice_and_one_by_memory_three_times(name):
-    by_subgroups, by_memory = (cooperative(name, SUBGROUPS=one).wgsl() for one in (True, False))
+    by_subgroups, by_memory = (_made(name, SUBGROUPS=one).wgsl() for one in (True, False))
     assert by_subgroups.count("workgroupBarrier()") == 2
     assert by_memory.count("workgroupBarrier()") == 4  # of which one is in a loop that workgroups of 64 do not enter
     assert "partial[" not in by_subgroups

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["column_sums", "of_rows", "outer", "row_blocks", "row_maxima", "row_sums"]
+__all__ = ["column_maxima", "column_sums", "of_rows", "outer", "row_blocks", "row_maxima", "row_sums"]
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +70,20 @@ def column_sums(tables: Array, weights: Array | None = None) -> Array:
     factors = _ones(width) if weights is None else weights.reshape(-1, 1, width)
     sums: Array = (factors @ tables.reshape(count * (rows // width), width, columns)).reshape(count, -1, columns)
     return sums[:, 0] if width == rows else np.add.reduce(sums, axis=1, dtype=np.float64)
+
+
+def column_maxima(tables: Array) -> Array:
+    """Return the largest values of the columns of tables, (tables, rows, columns): (tables, 1, columns).
+
+    NaN where there is one. Halves of the rows are compared, since NumPy takes a call for each row.
+    """
+    while (rows := tables.shape[1]) > 1:
+        half = rows // 2
+        folded = np.maximum(tables[:, :half], tables[:, half : 2 * half])
+        if rows % 2:
+            np.maximum(folded[:, :1], tables[:, -1:], out=folded[:, :1])
+        tables = folded
+    return tables
 
 
 def of_rows(numbers: Array, columns: int) -> Array:

@@ -1,4 +1,4 @@
-"""Kernels as functions of arrays: map functions printed for JAX; `library` has what takes the place of the others."""
+"""Kernels as functions of arrays: map functions and forms printed for JAX; `library` has what replaces the others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from ...runtime.factored import LineMeasureKernel, LineSettleKernel
+from ...runtime.form_kernels import FormKernel
 from ...runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ...runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ...runtime.option_kernels import OptionKernel
@@ -27,6 +28,7 @@ from . import (
     rules,
 )
 from .bindings import DTYPES, Array
+from .forms import lower_form
 from .library import REPLACEMENTS, TRACED
 from .packed import packed
 from .tables import written
@@ -71,6 +73,8 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
             return options.follow(kernel, values, arrays)
         case RowsKernel():
             return rows.update_rows(kernel, values, arrays)
+        case FormKernel():
+            return lower_form(kernel, values, arrays)
         case CooperativeKernel():
             return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
     return packed(kernel, values, arrays, lower)

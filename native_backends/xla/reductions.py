@@ -1,4 +1,4 @@
-"""Library calls that take the place of sums and softmax, in JAX."""
+"""Library calls that take the place of sums, in JAX."""
 
 from __future__ import annotations
 
@@ -24,13 +24,4 @@ def _sum(p: Parameters, values: Array, sums: Array) -> Results:
     return (put(sums, padded.reshape(outer, -(-length // chunk), chunk, inner).sum(axis=2)),)
 
 
-def _softmax(p: Parameters, values: Array, result: Array) -> Results:
-    shape = (p["rows"], p["columns"])
-    table = floats(values)[: shape[0] * shape[1]].reshape(shape)
-    shifted = table - table.max(axis=1, keepdims=True)
-    powers = jnp.exp(shifted)
-    totals = powers.sum(axis=1, keepdims=True)
-    return (put(result, shifted - jnp.log(totals) if p["is_log"] else powers / totals),)
-
-
-REPLACEMENTS: dict[str, Callable[..., Results]] = {"softmax": _softmax, "sum": _sum}
+REPLACEMENTS: dict[str, Callable[..., Results]] = {"sum": _sum}

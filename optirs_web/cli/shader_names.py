@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import click
 
 from ..errors import ShaderError
+from ..ops.row_kernels import ROW_KERNELS
+from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative, elementwise
 from ..runtime.option_kernels import OptionKernel
 from ..runtime.packed_kernels import packed
@@ -58,6 +60,11 @@ def _cooperative(name: str) -> Source:
     return Source("kernels", name, lambda flags, _: cooperative(name, **flags), {})
 
 
+def _row_kernel(name: str) -> Source:
+    form = ROW_KERNELS[name]
+    return Source(*form.file, lambda flags, _: form_kernel(form, False, **flags), {})
+
+
 def _map_function(file: str, function: syntax.Function) -> Source:
     operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
     return Source("elementwise", file, lambda flags, _: elementwise(file, function.name, operands, 0), {})
@@ -103,6 +110,7 @@ def sources() -> dict[str, dict[str, Source]]:
     }
     return {
         "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
+        "row kernels": {name: _row_kernel(name) for name in ROW_KERNELS},
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
         "schedules": {"plateau": Source("schedules", "plateau", lambda *_: OptionKernel.of("plateau"), {})},
         "elementwise functions": functions,

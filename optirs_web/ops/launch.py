@@ -8,9 +8,11 @@ from functools import partial
 from typing import cast
 
 from ..errors import DeviceLostError, ShapeError, UnsupportedError
+from ..kernel import Kernel as Form
 from ..runtime.determinism import are_deterministic_algorithms_enabled
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
+from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, cooperative, elementwise
 from ..runtime.program import recorded_here
 from ..tensors import Tensor, empty
@@ -28,8 +30,10 @@ __all__ = [
     "contiguous",
     "float_type",
     "launch_map",
+    "launch_rows",
     "need_float32",
     "need_one_device",
+    "row_constants",
     "row_kernel",
     "write_into",
 ]
@@ -266,22 +270,47 @@ def contiguous(x: Tensor) -> Tensor:
 def row_kernel(
     device: Device, name: str, length: int, count: int, inner: int = 1, **constants: bool | int
 ) -> tuple[CooperativeKernel, int]:
-    """Return a kernel that reduces rows or columns, and how many of them a workgroup of 64 takes; see `at_once`.
+    """Return a kernel that reduces rows or columns, and how many rows or columns a workgroup takes."""
+    chosen, rows_per_workgroup = row_constants(device, length, count, inner)
+    return cooperative(name, **constants, **chosen), rows_per_workgroup
 
-    On adapters that compute on the processor an invocation reduces a row by itself, where rows are short and many. A
-    workgroup reduces a long row by subgroups where `Capabilities.subgroups` is true. On hardware it is larger for a
-    very long row: invocations wait for memory at each load, and few workgroups leave most of a GPU idle.
+
+def launch_rows(form: Form, results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+    """Enqueue a kernel that reduces rows along the middle axis of arrays (outer, length, inner), all contiguous.
+
+    Args:
+        form: what it computes.
+        results: the arrays that it writes, the first of that shape, which is not empty.
+        operands: those that it reads.
+    """
+    outer, length, inner = results[0].shape
+    device, rows = results[0].device, outer * inner
+    constants, rows_per_workgroup = row_constants(device, length, rows, inner)
+    views = [*(x.view for x in operands), *(x.view for x in results)]
+    parameters = rows, length, inner, rows_per_workgroup
+    kernel = form_kernel(form, inner > 1, **constants)
+    device.dispatch(kernel, views, -(-rows // rows_per_workgroup), parameters)
+
+
+def row_constants(device: Device, length: int, count: int, inner: int = 1) -> tuple[dict[str, bool | int], int]:
+    """Return the overrides of a kernel that reduces rows or columns, and how many rows or columns a workgroup takes.
+
+    `at_once` gives that number for a workgroup of 64. On adapters that compute on the processor an invocation reduces
+    a row by itself, where rows are short and many. A workgroup reduces a long row by subgroups where
+    `Capabilities.subgroups` is true. On hardware it is larger for a very long row: invocations wait for memory at each
+    load, and few workgroups leave most of a GPU idle.
     """
     capabilities = device.capabilities
+    constants: dict[str, bool | int] = {}
     if capabilities.quads and length <= SHORT_ROW and count >= _ALONE_COUNT:
-        return cooperative(name, ALONE=True, **constants), _WORKGROUP_SIZE
+        return {"ALONE": True}, _WORKGROUP_SIZE
     rows_per_workgroup = at_once(length, count, inner)
     is_whole = rows_per_workgroup == 1 and length > SHORT_ROW
     if is_whole and length >= _LONG_ROW and capabilities.tiles != "software":
         constants["WORKGROUP"] = _LARGE_WORKGROUP
     if is_whole and capabilities.subgroups and not are_deterministic_algorithms_enabled():
-        return cooperative(name, SUBGROUPS=True, **constants), rows_per_workgroup
-    return cooperative(name, **constants), rows_per_workgroup
+        constants["SUBGROUPS"] = True
+    return constants, rows_per_workgroup
 
 
 def at_once(length: int, count: int, inner: int = 1) -> int:

@@ -3,8 +3,8 @@
 A kernel is a complete WGSL module with one entry point ``main``. Its storage bindings are the buffers
 of a dispatch, in order; its uniform binding, if it has one, is a struct of scalars, the parameters of
 a dispatch. Devices with shaders are given the module. Array targets (the `cpu` device) look at the
-kernel's class instead: a map function is printed in their language, and a cooperative kernel is
-replaced by a library call.
+kernel's class instead: a map function is printed in their language, a kernel with a form is lowered
+from that, and a cooperative kernel is replaced by a library call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 _CONVOLUTIONS = frozenset({"convolution", "convolution_band", "convolution_quads"})
 # Cooperative kernels that write all of their results, and read nothing of them before.
-_OVERWRITING = _CONVOLUTIONS | {"layer_norm_grad", "matmul", "softmax", "sum"}
+_OVERWRITING = _CONVOLUTIONS | {"layer_norm_grad", "matmul", "sum"}
 # Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
 _IN_BOUNDS = _CONVOLUTIONS | {"attention", "attention_grad", "batched_matmul", "matmul"}
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}

@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ..errors import UnsupportedError
+from ..lower.arrays import array_source
 from ..runtime.choosing.packages import reason
+from ..runtime.form_kernels import FormKernel
 from ..runtime.kernels import Kernel
 from ..runtime.numba_texts import numba_loops
 from ..runtime.nvrtc import MISSING as NO_NVRTC, compile_cuda
@@ -58,7 +60,7 @@ def translate(kernel: Kernel, target: str, arch: str | None = None) -> str | byt
         Text; for "spirv" the words as little-endian bytes.
 
     Raises:
-        NoTextError: this kernel has no text in the language: it is written by hand there.
+        NoTextError: this kernel has no text in the language; the message says what runs instead.
         UnsupportedError: StableHLO, of a kernel whose shapes are not known; the compiler does not know `arch`; naga is
             not installed.
         DeviceNotAvailableError: NVIDIA's compiler or JAX is not installed.
@@ -107,11 +109,16 @@ PYTHON_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (
 
 
 def _python(kernel: Kernel, target: str) -> str:
+    dialect = PYTHON_DIALECTS[target]
+    if isinstance(kernel, FormKernel):
+        if dialect is NUMBA:
+            raise NoTextError(f"'{kernel.name}' has no Numba text: NumPy runs it there")
+        return array_source(kernel.form, dialect)
     module = getattr(kernel, "map_module", None)
     if module is None:
         title, library = {"numpy": ("NumPy", "NumPy"), "jax": ("JAX", "JAX"), "numba": ("Numba", "NumPy")}[target]
         raise NoTextError(f"'{kernel.name}' has no {title} text: it is written by hand there, with calls of {library}")
-    return print_python(module, PYTHON_DIALECTS[target])
+    return print_python(module, dialect)
 
 
 def _numba(kernel: Kernel, _: str) -> str:

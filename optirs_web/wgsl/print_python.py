@@ -154,8 +154,10 @@ class _Printer:
                 return self.row(sign, expression, [left, right])
             case Call(callee=TypeName(name=name), kind=kind, arguments=arguments):
                 if kind == "function" or isinstance(expression.type, Struct):
-                    values = ", ".join(self.expression(argument).text for argument in arguments)
                     callee = self.dialect.library.get(name) if kind == "function" else None
+                    if callee == "":
+                        return self.expression(arguments[0])
+                    values = ", ".join(self.expression(argument).text for argument in arguments)
                     return _Operand(f"{callee or python_name(name)}({values})", ATOM)
                 if kind == "construct":
                     name = str(type_of(expression))

@@ -30,7 +30,8 @@ class Dialect:
         scalars: by WGSL type its name, which is also called to convert constants.
         rows: the table.
         helpers: functions that rows use; a text contains those it needs.
-        library: by name of a function of ``shaders/lib`` the function of Python that replaces it.
+        library: by name of a function of ``shaders/lib`` the function of Python that replaces it; "" if its first
+            argument does.
         decorator: the line before each function.
         inline_size: see `straighten`. Where `select` computes one side only, nothing that one side needs is computed
             before it.

@@ -2,7 +2,7 @@
 // (1 - s) times that and s / classes times the sum of w_c (log(sum(exp(x))) - x_c) over all classes (Szegedy et al.
 // 2016, arXiv:1512.00567). The result has the losses, then the weights w_t, which are 0 for rows to be ignored. A
 // target that is no class makes its row NaN. `groups` rows to a workgroup.
-import package::lib::exponentials::{no_exponentials, with_exponential};
+import package::lib::exponentials::{Exponentials, joined, no_exponentials};
 import package::lib::math::{precise_exp, precise_log, quiet_nan};
 import package::lib::workgroup::WORKGROUP;
 @if(SUBGROUPS) import package::lib::subgroups::{largest_of_group, total_of_group};
@@ -42,7 +42,7 @@ fn main(
 
     var own = no_exponentials();
     for (var column = member; column < columns; column += group_size) {
-        own = with_exponential(own, values[first + column]);
+        own = joined(own, Exponentials(values[first + column], 1.0));
     }
     let maximum = largest_of_group(own.largest, lane, WORKGROUP, parameters.groups);
     let scaled = own.sum * precise_exp(own.largest - maximum);

@@ -18,11 +18,12 @@ fn exp_of_distance(x: f32) -> f32 {
     return select(precise_exp(select(x, 0.0, vanishes)), 0.0, vanishes);
 }
 
-fn with_exponential(before: Exponentials, value: f32) -> Exponentials {
-    let distance = value - before.largest;
+// Those of two sets of values. Of one value they are `Exponentials(value, 1.0)`.
+fn joined(a: Exponentials, b: Exponentials) -> Exponentials {
+    let distance = b.largest - a.largest;
     let power = exp_of_distance(-abs(distance));
     if distance > 0.0 {
-        return Exponentials(value, before.sum * power + 1.0);
+        return Exponentials(b.largest, a.sum * power + b.sum);
     }
-    return Exponentials(before.largest, before.sum + power);
+    return Exponentials(a.largest, a.sum + b.sum * power);
 }

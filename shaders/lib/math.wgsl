@@ -77,6 +77,11 @@ fn replace_bits(value: f32, bits: u32, condition: bool) -> f32 {
     return bitcast<f32>(select(bitcast<u32>(value), bits, condition));
 }
 
+// A value that is computed with another one, and NaN where that is NaN.
+fn or_nan(value: f32, other: f32) -> f32 {
+    return replace_bits(value, NAN_BITS, is_nan(other));
+}
+
 fn power_of_two(exponent: i32) -> f32 {
     return bitcast<f32>((exponent + 127) * EXPONENT_UNIT);
 }

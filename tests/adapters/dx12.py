@@ -63,7 +63,7 @@ def _kernels() -> Iterator[tuple[str, Kernel]]:
                 continue
             kernel = source.make({}, "")
             yield name, kernel
-            half = of_16_bits(source, kernel, "f16") if source.folder == "kernels" else None
+            half = of_16_bits(source, kernel, "f16") if source.folder in ("kernels", "rows") else None
             if half is not None:
                 yield f"{name} of f16", half
 

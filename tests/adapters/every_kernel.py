@@ -19,6 +19,7 @@ from recorder import PROMISED, Recorder
 from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, sources
 from optirs_web.runtime.attention_tiles import COLUMN_TILES, TILES as ATTENTION_TILES, attention_kernel
 from optirs_web.runtime.backend import MatrixShape
+from optirs_web.runtime.form_kernels import FormKernel
 from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from optirs_web.runtime.packed_kernels import packed
 from optirs_web.runtime.products import (
@@ -76,7 +77,7 @@ def shader_files() -> set[File]:
     root = files("optirs_web.shaders")
     return {
         (folder, file.name.removesuffix(".wgsl"))
-        for folder in ("arena", "elementwise", "kernels", "optimizers", "transforms")
+        for folder in ("arena", "elementwise", "kernels", "optimizers", "rows", "transforms")
         for file in root.joinpath(folder).iterdir()
         if file.name.endswith(".wgsl")
     }
@@ -89,6 +90,8 @@ def files_of(kernel: Kernel) -> set[File]:
             return {(rule.folder, rule.name), *(("transforms", stage.name) for stage in rule.stages)}
         case ElementwiseKernel(file=file):
             return {("elementwise", file)}
+        case FormKernel(form=form):
+            return {form.file}
         case CooperativeKernel(name=name):
             return {("kernels", name)}
     return set()
@@ -125,6 +128,8 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
 
 def _is_of_rows(source: Source) -> bool:
     """Return whether a kernel reduces rows, so that it has a form by subgroups."""
+    if source.folder == "rows":
+        return True
     module = package_loader()((source.folder, source.file))
     imports = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Import)]
     return any("SUBGROUPS" in dict(import_.conditions) for import_ in imports)

@@ -45,7 +45,7 @@ def test_the_kernels_are_those_of_the_command_line():
         for variant, kernel in variants(folder, file).items():
             if folder in ("optimizers", "kernels"):
                 assert kernel.wgsl() == find_kernel(file, (), variant).wgsl()
-            elif folder == "elementwise":
+            elif folder in ("elementwise", "rows"):
                 assert kernel.wgsl() == find_kernel(variant, (), "update").wgsl()
 
 

@@ -7,7 +7,9 @@ from adapters.compilers import refused_by_nvidia
 from named_kernels import FOLDERS, named_kernels
 
 from optirs_web.errors import DeviceNotAvailableError, OptirsError, UnsupportedError
+from optirs_web.ops.row_kernels import SOFTMAX
 from optirs_web.runtime import nvrtc as nvidias
+from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import cooperative, elementwise
 from optirs_web.runtime.nvrtc import compile_cuda
 from optirs_web.runtime.rule_kernels import UpdateKernel
@@ -22,7 +24,7 @@ ARCHITECTURES = ["sm_80", "sm_90", "sm_120"]
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_shader_prints_for_opencl(folder):
     texts = [print_c(kernel.module, "opencl") for _, kernel in named_kernels(folder)]
-    assert len(texts) >= 50
+    assert len(texts) >= (2 if folder == "rows" else 50)
     assert all(f" {KERNEL}(" in text for text in texts)
 
 
@@ -30,7 +32,7 @@ def test_every_shader_prints_for_opencl(folder):
 @pytest.mark.parametrize(
     "kernel",
     [
-        cooperative("softmax"),
+        form_kernel(SOFTMAX),
         cooperative("matmul"),
         cooperative("float16_conversions"),
         elementwise("gelu", "gelu", ("tensor",), 0),

@@ -11,6 +11,8 @@ from map_functions import DTYPES, checked, entry_point, parameter_types, result_
 from printed_cases import CASES
 
 from optirs_web.errors import UnsupportedError
+from optirs_web.ops.row_kernels import SOFTMAX
+from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import cooperative
 from optirs_web.wgsl import parse, print_wgsl
 from optirs_web.wgsl.print_c import Argument, interface_of, print_c
@@ -184,9 +186,9 @@ def test_cooperative_kernels_compute_in_cuda_what_numpy_does(kernels):
         [
             Job(cooperative("matmul").module, {"a": a, "b": b, "c": np.zeros((37, 45), F32)}, product, (2, 2, 1)),
             Job(
-                cooperative("softmax").module,
-                {"values": rows, "result": np.zeros_like(rows)},
-                struct.pack("<4I", *rows.shape, 0, 1),
+                form_kernel(SOFTMAX).module,
+                {"x_values": rows, "result_values": np.zeros_like(rows)},
+                struct.pack("<4I", *rows.shape, 1, 1),
                 (5, 1, 1),
             ),
             Job(
@@ -201,7 +203,7 @@ def test_cooperative_kernels_compute_in_cuda_what_numpy_does(kernels):
     )
     assert np.allclose(multiplied["c"], a.astype(float) @ b, atol=1e-5)
     powers = np.exp(rows.astype(float))
-    assert np.allclose(softened["result"], powers / powers.sum(1, keepdims=True), atol=1e-7)
+    assert np.allclose(softened["result_values"], powers / powers.sum(1, keepdims=True), atol=1e-7)
     assert np.allclose(summed["sums"], rows.astype(float).sum(1), atol=1e-4)
     assert np.array_equal(unscaled["grads"], gradients / 8)
     assert unscaled["found_inf"][0] == 1

@@ -11,10 +11,11 @@ const FOLDERS = {
   transforms: "Gradient transforms",
   arena: "Averages and projections",
   elementwise: "Map functions",
+  rows: "Row kernels",
   kernels: "Cooperative kernels",
   lib: "Library",
 };
-const KERNELS = ["optimizers", "elementwise", "kernels"]; // what the command line prints, too
+const KERNELS = ["optimizers", "elementwise", "rows", "kernels"]; // what the command line prints, too
 const SIDES = ["left", "right"];
 const SOURCE = "source";
 const NOTHING = "none";

@@ -1,4 +1,4 @@
-"""Kernels in NumPy: map functions printed as Python; `library` has what takes the place of cooperative kernels.
+"""Kernels in NumPy: map functions and forms printed as Python; `library` has what replaces cooperative kernels.
 
 Loaded at the first kernel, so that a device can be opened and filled without the compiler.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.factored import LineMeasureKernel, LineSettleKernel
+from ....runtime.form_kernels import FormKernel
 from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ....runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ....runtime.option_kernels import OptionKernel
@@ -22,6 +23,7 @@ from ....wgsl.transform_lookup import BAD
 from ...arrays.numpy_arrays import functions_of, runs, strided
 from . import fused, sparse
 from .factored import bind_measure_lines, bind_settle_lines
+from .forms import bind_form
 from .library import REPLACEMENTS, Array, Parameters
 from .options import bind_options
 from .packed import bind_packed
@@ -71,6 +73,8 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return bind_settle_lines(BoundRule(kernel, arrays), kernel)
         case OptionKernel():
             return bind_options(kernel, arrays, values)
+        case FormKernel():
+            return bind_form(kernel, arrays, values)
         case CooperativeKernel():
             replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)

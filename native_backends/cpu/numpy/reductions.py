@@ -1,4 +1,4 @@
-"""Library calls that take the place of sums and softmax."""
+"""Library calls that take the place of sums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.numpy_rows import column_sums, of_rows, row_blocks, row_maxima, row_sums
+from ...arrays.numpy_rows import column_sums, row_sums
 
 __all__ = ["REPLACEMENTS"]
 
@@ -30,18 +30,4 @@ def _sum(p: Parameters, values: Array, sums: Array) -> None:
         result.reshape(-1, *columns)[:] = add(table.reshape(outer * chunks, min(length, chunk), *columns))
 
 
-def _softmax(p: Parameters, values: Array, result: Array) -> None:
-    shape = (p["rows"], p["columns"])
-    table, written = (raw.view(np.float32)[: shape[0] * shape[1]].reshape(shape) for raw in (values, result))
-    for block in row_blocks(*shape):
-        target = written[block]
-        np.subtract(table[block], of_rows(row_maxima(table[block]), p["columns"]), out=target)
-        powers = np.exp(target, out=None if p["is_log"] else target)
-        totals = row_sums(powers).astype(np.float32)
-        if p["is_log"]:
-            target -= of_rows(np.log(totals), p["columns"])
-        else:
-            target /= of_rows(totals, p["columns"])
-
-
-REPLACEMENTS: dict[str, Callable[..., None]] = {"sum": _sum, "softmax": _softmax}
+REPLACEMENTS: dict[str, Callable[..., None]] = {"sum": _sum}
