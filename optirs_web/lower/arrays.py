@@ -85,23 +85,22 @@ def _outs(kernel: Kernel) -> dict[str, str]:
 def _text(kernel: Kernel, outs: Mapping[str, str]) -> str:
     """Return the function that computes the values one after the other; `outs` are the arrays that they go to."""
     parameters = ", ".join(("columns", *(f"v_{read.name}" for read in kernel.reads), *dict.fromkeys(outs.values())))
-    users = [value for value in kernel.values.values() if value.part]
+    computed = [value for value in kernel.values.values() if value.part]
     spread = {
-        value.name: [n for n in value.arguments if kernel.values[n].level != kernel.level_of_call(value)]
-        for value in users
+        value.name: [name for name in value.arguments if kernel.values[name].level != kernel.level_of_call(value)]
+        for value in computed
     }
-    last_users = {name: value for value, names in spread.items() for name in names}
-    lines, known = [], set[str]()
-    for value in users:
-        new = [name for name in spread[value.name] if name not in known]
-        lines += [f"w_{name} = _across(v_{name}, columns)" for name in new]
-        known.update(new)
-        arguments = [f"{'w' if name in spread[value.name] else 'v'}_{name}" for name in value.arguments]
-        out = outs.get(value.name)
-        call = f"{python_name(value.name)}({', '.join([*arguments, *([out] if out else [])])})"
-        combine = value.part.combine if value.part and value.part.over else ""
-        lines.append(f"v_{value.name} = {f'_{combine}({call})' if combine else call}")
+    first_uses = {name: value for value in reversed(spread) for name in spread[value]}
+    last_uses = {name: value for value in spread for name in spread[value]}
+    lines = []
+    for value in computed:
+        own = spread[value.name]
+        lines += [f"w_{name} = _across(v_{name}, columns)" for name in own if first_uses[name] == value.name]
+        arguments = [f"{'w' if name in own else 'v'}_{name}" for name in value.arguments]
+        arguments += [outs[value.name]] if value.name in outs else []
+        call = f"{python_name(value.name)}({', '.join(arguments)})"
+        lines.append(f"v_{value.name} = {f'_{value.part.combine}({call})' if value.part and value.part.over else call}")
         # NumPy gives the memory to the next array, which is then in the cache.
-        lines += [f"del w_{name}" for name in spread[value.name] if last_users[name] == value.name]
+        lines += [f"del w_{name}" for name in own if last_uses[name] == value.name]
     lines.append(f"return ({', '.join(f'v_{write.value}' for write in kernel.writes)},)")
     return f"def _kernel({parameters}):  # see optirs_web/lower/arrays.py\n    " + "\n    ".join(lines) + "\n"

@@ -8,11 +8,9 @@ from functools import partial
 from typing import cast
 
 from ..errors import DeviceLostError, ShapeError, UnsupportedError
-from ..kernel import Kernel as Form
 from ..runtime.determinism import are_deterministic_algorithms_enabled
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
-from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, cooperative, elementwise
 from ..runtime.program import recorded_here
 from ..tensors import Tensor, empty
@@ -30,7 +28,6 @@ __all__ = [
     "contiguous",
     "float_type",
     "launch_map",
-    "launch_rows",
     "need_float32",
     "need_one_device",
     "row_constants",
@@ -273,23 +270,6 @@ def row_kernel(
     """Return a kernel that reduces rows or columns, and how many rows or columns a workgroup takes."""
     chosen, rows_per_workgroup = row_constants(device, length, count, inner)
     return cooperative(name, **constants, **chosen), rows_per_workgroup
-
-
-def launch_rows(form: Form, results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-    """Enqueue a kernel that reduces rows along the middle axis of arrays (outer, length, inner), all contiguous.
-
-    Args:
-        form: what it computes.
-        results: the arrays that it writes, the first of that shape, which is not empty.
-        operands: those that it reads.
-    """
-    outer, length, inner = results[0].shape
-    device, rows = results[0].device, outer * inner
-    constants, rows_per_workgroup = row_constants(device, length, rows, inner)
-    views = [*(x.view for x in operands), *(x.view for x in results)]
-    parameters = rows, length, inner, rows_per_workgroup
-    kernel = form_kernel(form, inner > 1, **constants)
-    device.dispatch(kernel, views, -(-rows // rows_per_workgroup), parameters)
 
 
 def row_constants(device: Device, length: int, count: int, inner: int = 1) -> tuple[dict[str, bool | int], int]:

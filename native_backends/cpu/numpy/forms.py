@@ -43,11 +43,13 @@ def bind_form(kernel: FormKernel, arrays: Sequence[Array], values: Mapping[str, 
     def run() -> None:
         for block in row_blocks(shape[0], columns * inner):
             blocks = [table[block] for table in tables]
+            operands, outs = blocks[:read_count], blocks[read_count:]
+            targets = outs
             if is_copied:
-                blocks = [array.swapaxes(1, 2) for array in blocks]
-            used = [np.ascontiguousarray(array).reshape(-1, columns) if is_copied else array for array in blocks]
-            results = compute(columns, *used)
-            for target, out, result in zip(blocks[read_count:], used[read_count:], results, strict=True):
+                operands = [array.swapaxes(1, 2).reshape(-1, columns) for array in operands]
+                targets = [array.swapaxes(1, 2) for array in outs]
+                outs = [np.empty((array.size // columns, columns), np.float32) for array in outs]
+            for target, out, result in zip(targets, outs, compute(columns, *operands, *outs), strict=True):
                 if is_copied or result is not out:
                     target[...] = result.reshape(target.shape)
 
