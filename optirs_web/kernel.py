@@ -5,24 +5,32 @@ level: the axes along which it is the same. Elements have the level (), the maxi
 column (-2,). A part is a function of a file of ``shaders``: its parameters name the values that it needs, so its level
 follows from theirs. Only reductions name axes, and nothing names a workgroup, a stride or a byte: a lowering finds
 those for a target (`lower.shader`, `lower.arrays`). `ops.row_kernels` has softmax as an example.
+
+Beside them there are `numbers`, which a launch gives, and `size`, how many elements a reduction combines, as f32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from .wgsl import link, package_loader, syntax
 
-__all__ = ["Axes", "Kernel", "Level", "Online", "Part", "Read", "Value", "Write"]
+__all__ = ["SIZE", "Axes", "Kernel", "Kind", "Level", "Online", "Part", "Read", "Value", "Write"]
+
+SIZE = "size"
+"""The value that says how many elements a reduction combines."""
 
 Axes = tuple[int, ...]
 """Axes of the index space, from its end: -1 is the last."""
 
 Level = frozenset[int]
 """The axes along which a value is the same."""
+
+Kind = Literal["element", "row", "column", "number"]
+"""What a value of a matrix is for whose rows are reduced: each element, each row, each column, or all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +48,20 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Online:
-    """How a shader finds two reductions in one pass, where the second uses the result of the first.
+    """How a shader finds several reductions in one pass, where one uses the result of another.
+
+    An invocation keeps a struct of the elements that it has seen. When the earlier reductions are known, it has its
+    share of the next one from that. Array targets compute the reductions one by one.
 
     Attributes:
-        element: a function of the values of one element, which returns a struct: the earlier reduction, then this one,
-            as members with the names of their functions.
-        join: a function of two such structs, which returns that of both sets of elements; with the earlier result and
-            the neutral element of this reduction it rescales.
+        start: a function without parameters, which returns the struct of no elements.
+        update: a function of `own`, such a struct, and of values of one element, which returns that with the element.
+        shares: for each reduction a function of `own` and of values of rows; "" for one that is then 0.
     """
 
-    element: str
-    join: str
+    start: str
+    update: str
+    shares: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +73,14 @@ class Part:
         over: the axes along which its results are combined; () if it reduces nothing.
         combine: how. A maximum may or may not be NaN where an element is, and where all are -inf it is -inf or the
             lowest float32, by target.
-        online: how this reduction and the one before it are found together. Array targets compute them one by one.
+        gives: the name by which later parts know its results, where that is not the function's. What had it before is
+            then out of their reach.
     """
 
     function: str
     over: Axes = ()
     combine: Literal["sum", "max"] = "sum"
-    online: Online | None = None
+    gives: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +93,20 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value that is read or computed.
+    """A value that is read, given or computed.
 
     Attributes:
+        name: of the array, the number or the function; no two are the same.
         arguments: the values that the part needs, in the order of its function's parameters.
-        part: what computes it; None if it is read.
+        part: what computes it; None if nothing does.
+        is_read: it is loaded from an array.
     """
 
     name: str
     level: Level
     arguments: tuple[str, ...] = ()
     part: Part | None = None
+    is_read: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +120,8 @@ class Kernel:
         reads: the arrays that it reads.
         parts: in an order in which each comes after those whose values it needs.
         writes: the arrays that it writes, all of each.
+        numbers: float32, the same for all elements, which a launch gives.
+        online: how some of its reductions are found together.
     """
 
     name: str
@@ -113,6 +130,8 @@ class Kernel:
     reads: tuple[Read, ...]
     parts: tuple[Part, ...]
     writes: tuple[Write, ...]
+    numbers: tuple[str, ...] = ()
+    online: Online | None = None
 
     @property
     def parsed(self) -> syntax.Module:
@@ -122,8 +141,10 @@ class Kernel:
     @property
     def functions(self) -> tuple[str, ...]:
         """The names of the functions that it uses."""
-        online = [name for part in self.parts if part.online for name in (part.online.element, part.online.join)]
-        return (*(part.function for part in self.parts), *online)
+        parts = [part.function for part in self.parts]
+        if self.online is not None:
+            parts += [self.online.start, self.online.update, *filter(None, self.online.shares.values())]
+        return tuple(parts)
 
     @cached_property
     def map_module(self) -> syntax.Module:
@@ -142,33 +163,81 @@ class Kernel:
         raise self._error(f"shaders/{'/'.join(self.file)}.wgsl has no function '{name}'")
 
     @cached_property
+    def _named(self) -> tuple[dict[str, Value], dict[str, str]]:
+        """All values, and which of them each name stands for in the end."""
+        everywhere = frozenset(range(-self.rank, 0))
+        values = {read.name: Value(read.name, frozenset(read.over), is_read=True) for read in self.reads}
+        values |= {name: Value(name, everywhere) for name in (*self.numbers, SIZE)}
+        meant = {name: name for name in values}
+        for part in self.parts:
+            value = self._computed(part, values, meant)
+            if part.function in values:
+                raise self._error(f"two values are called '{part.function}'")
+            values[part.function] = value
+            meant[part.gives or part.function] = part.function
+        return values, meant
+
+    @property
     def values(self) -> dict[str, Value]:
         """Every value by name, each after those that it needs.
 
         Raises:
             ValueError: a function is not in the file, needs a value that nothing gives, or reduces what is the same
-                along its axes; two values have the same name; a value that is written does not exist.
+                along its axes; two values have the same name.
         """
-        values = {read.name: Value(read.name, frozenset(read.over)) for read in self.reads}
-        for part in self.parts:
-            value = self._computed(part, values)
-            if part.function in values:
-                raise self._error(f"two values are called '{part.function}'")
-            values[part.function] = value
-        for write in self.writes:
-            if write.value not in values:
-                raise self._error(f"'{write.value}' is written; there are {list(values)}")
-        return values
+        return self._named[0]
 
-    def _computed(self, part: Part, values: dict[str, Value]) -> Value:
-        arguments = tuple(parameter.name for parameter in self.function(part.function).parameters)
-        for name in arguments:
-            if name not in values:
-                raise self._error(f"{part.function} needs '{name}'; there are {list(values)}")
+    @cached_property
+    def written(self) -> dict[str, Value]:
+        """The value that each array gets, in the order of the arrays.
+
+        Raises:
+            ValueError: as for `values`, or one that is written does not exist.
+        """
+        values, meant = self._named
+        for write in self.writes:
+            if write.value not in meant:
+                raise self._error(f"'{write.value}' is written; there are {list(meant)}")
+        return {write.array: values[meant[write.value]] for write in self.writes}
+
+    @cached_property
+    def reduced(self) -> Axes:
+        """The axes along which it reduces; () if it does not."""
+        return next((part.over for part in self.parts if part.over), ())
+
+    def kind_of(self, value: str) -> Kind:
+        """Return what a value is for."""
+        level = self.values[value].level
+        if not level:
+            return "element"
+        if len(level) == self.rank:
+            return "number"
+        return "column" if level.isdisjoint(self.reduced) else "row"
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
+        """The kinds of the arrays that are read, and of those that are written."""
+        return (
+            tuple(self.kind_of(read.name) for read in self.reads),
+            tuple(self.kind_of(value.name) for value in self.written.values()),
+        )
+
+    def _computed(self, part: Part, values: dict[str, Value], meant: dict[str, str]) -> Value:
+        names = [parameter.name for parameter in self.function(part.function).parameters]
+        for name in names:
+            if name not in meant:
+                raise self._error(f"{part.function} needs '{name}'; there are {list(meant)}")
+        arguments = tuple(meant[name] for name in names)
         level = self._shared([values[name] for name in arguments])
         if level & frozenset(part.over):
             raise self._error(f"{part.function} is the same along what it reduces, {part.over}")
         return Value(part.function, level | frozenset(part.over), arguments, part)
+
+    def arguments_of(self, function: str) -> tuple[str, ...]:
+        """Return the values that a function of the file needs, in the order of its parameters."""
+        if function in self.values:
+            return self.values[function].arguments
+        return tuple(parameter.name for parameter in self.function(function).parameters)
 
     def level_of_call(self, value: Value) -> Level:
         """Return the level at which the function of a value is called: that of the value, before it is reduced."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 from . import ops
@@ -48,6 +49,7 @@ class Strided(NamedTuple):
     strides: tuple[int, ...]
 
 
+@lru_cache(4096)  # a launch asks several times whether tensors are contiguous
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a contiguous array: elements from one index to the next along each axis."""
     return tuple([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])

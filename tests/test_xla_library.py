@@ -155,7 +155,7 @@ PROGRAMS = {
     products: ["matmul"],
     reductions: ["sum", "extremum"],
     cross_entropies: ["cross_entropy"],
-    norms: ["layer_norm", "layer_norm_grad", "layer_norm_weight_grad"],
+    norms: ["layer_norm_weight_grad"],
     indexing: ["gather", "scatter", "join", "place"],
     heads: ["attention", "attention_delta", "attention_grad"],
     windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],

@@ -86,18 +86,18 @@ def column_maxima(tables: Array) -> Array:
     return tables
 
 
-def of_rows(numbers: Array, columns: int) -> Array:
-    """Return a table, (rows, columns), each of whose columns is `numbers`, (rows,)."""
-    table = np.empty((numbers.size, columns), np.float32)
+def of_rows(numbers: Array, columns: int, out: Array | None = None) -> Array:
+    """Return a table, (rows, columns), each of whose columns is `numbers`, (rows,); in `out` if that is given."""
+    table = np.empty((numbers.size, columns), np.float32) if out is None else out
     table[...] = numbers[:, None]
     return table
 
 
-def outer(rows: Array, columns: Array) -> Array:
-    """Return the outer product of (rows,) and (columns,) as a float32 table."""
+def outer(rows: Array, columns: Array, out: Array | None = None) -> Array:
+    """Return the outer product of (rows,) and (columns,) as a float32 table; in `out` if that is given."""
     left, right = np.zeros((rows.size, 2), np.float32), np.zeros((2, columns.size), np.float32)
     left[:, 0], right[0] = rows, columns
-    return left @ right  # by BLAS, which NumPy does not call for one column
+    return np.matmul(left, right, out=out)  # by BLAS, which NumPy does not call for one column
 
 
 def row_maxima(table: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jax import lax
 from ...runtime.factored import LineMeasureKernel, LineSettleKernel
 from ...runtime.form_kernels import FormKernel
 from ...runtime.fused_kernels import FusedKernel, FusedMapKernel
-from ...runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ...runtime.kernels import ElementwiseKernel, Kernel, SourceKernel
 from ...runtime.option_kernels import OptionKernel
 from ...runtime.rows import RowsKernel
 from ...runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
@@ -67,17 +68,20 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         case FusedMapKernel():
             return fused.fused_map(kernel, values, arrays)
         case FusedKernel():
-            constants = {**kernel.base.constants, **values}
-            return fused.fused(kernel, constants, arrays, REPLACEMENTS[kernel.base.name])
+            return fused.fused(kernel, values, arrays, partial(_source, kernel.base))
         case OptionKernel():
             return options.follow(kernel, values, arrays)
         case RowsKernel():
             return rows.update_rows(kernel, values, arrays)
-        case FormKernel():
-            return lower_form(kernel, values, arrays)
-        case CooperativeKernel():
-            return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
+        case SourceKernel():
+            return _source(kernel, values, *arrays)
     return packed(kernel, values, arrays, lower)
+
+
+def _source(kernel: SourceKernel, values: Values, *arrays: Array) -> tuple[Array, ...]:
+    if isinstance(kernel, FormKernel):
+        return lower_form(kernel, values, arrays)
+    return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
 
 
 def traced_parameters(kernel: Kernel) -> dict[str, str]:
@@ -89,15 +93,19 @@ def traced_parameters(kernel: Kernel) -> dict[str, str]:
             names = {name for name, _ in fused.own_parameters(kernel.fused) if not _is_shape(name)}
         case FusedKernel():
             names = {name for name, _ in fused.own_parameters(kernel.fused) if not _is_shape(name)}
-            names |= TRACED.get(kernel.base.name, frozenset())
+            names |= _traced(kernel.base)
         case OptionKernel():
             names = {name for name, _ in kernel.parameters}
-        case CooperativeKernel():
-            names = set(TRACED.get(kernel.name, ()))
+        case SourceKernel():
+            names = _traced(kernel)
         case _:
             base = getattr(kernel, "base", None)  # of a kernel over halves
             return {} if base is None else traced_parameters(base)
     return {name: "i32" if name.endswith("_start") else type_ for name, type_ in kernel.parameters if name in names}
+
+
+def _traced(kernel: SourceKernel) -> set[str]:
+    return set(kernel.form.numbers if isinstance(kernel, FormKernel) else TRACED.get(kernel.name, ()))
 
 
 def _is_shape(name: str) -> bool:

@@ -1,23 +1,25 @@
 """A kernel as a Python function of arrays, printed for NumPy or JAX below the functions of its file.
 
 Arrays have all axes of the index space, of length 1 where a value is the same along them, so that broadcasting does the
-rest. What differs between the libraries is called by the names of `Reductions`, with an underscore before them.
+rest. JAX is given the functions and their calls, which XLA fuses. For NumPy what is computed for elements is written
+out, operation by operation (`in_place`). What differs between arrays is called by the names of `Reductions`, with an
+underscore before them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..kernel import Kernel
+from ..kernel import SIZE, Kernel, Kind, Value
 from ..wgsl.print_python import compile_python, print_python, python_name
 from ..wgsl.python_dialects import NUMPY, Dialect
-from .in_place import in_place
+from .in_place import Statements
 
-__all__ = ["Reductions", "array_source", "lowered"]
+__all__ = ["Lowered", "Reductions", "array_source", "lowered", "table_shapes"]
 
 _LIBRARY = {"exp_of_distance": "exp", "precise_exp": "exp", "precise_log": "log", "is_nan": "isnan"}
 """Functions of ``shaders/lib`` that NumPy and JAX have too, as accurate and faster. Their arithmetic keeps NaN."""
@@ -25,82 +27,129 @@ _LIBRARY = {"exp_of_distance": "exp", "precise_exp": "exp", "precise_log": "log"
 
 @dataclass(frozen=True)
 class Reductions:
-    """Reductions of rows, the second of two or three axes, which becomes 1.
+    """Reductions of rows, the second of two or three axes, which becomes 1; and what JAX does not need.
 
     Attributes:
         sum: of each row.
         max: the largest element of each row, or NaN.
-        across: broadcasts a value of each row to so many columns, where that is faster than the library's own way.
+        dot: the sum of the products of two arrays for each row.
+        across: `across(values, columns, out)` writes a value of each row to so many columns.
+        outer: `outer(rows, columns, out)` writes the products of a value of each row and one of each column.
     """
 
     sum: Callable[[Any], Any]
     max: Callable[[Any], Any]
-    across: Callable[[Any, int], Any]
+    dot: Callable[[Any, Any], Any] | None = None
+    across: Callable[[Any, int, Any], Any] | None = None
+    outer: Callable[[Any, Any, Any], Any] | None = None
+
+
+class Lowered(NamedTuple):
+    """The function of a kernel.
+
+    Attributes:
+        call: takes the number of columns, the arrays that are read, the numbers, and for NumPy the arrays that are
+            written for elements and as many others of that shape as `memory` says. It returns what is written, in NumPy
+            perhaps elsewhere.
+        memory: number of arrays.
+    """
+
+    call: Callable[..., tuple[Any, ...]]
+    memory: int
+
+
+def table_shapes(space: tuple[int, ...]) -> dict[Kind, tuple[int, ...]]:
+    """Return the shapes of arrays over (rows, columns), or over (outer, columns, inner), where rows have two axes."""
+    return {"element": space, "row": (space[0], 1, *space[2:]), "column": (1, space[1], *(1 for _ in space[2:]))}
 
 
 @cache
-def lowered(kernel: Kernel, dialect: Dialect, reductions: Reductions) -> Callable[..., tuple[Any, ...]]:
+def lowered(kernel: Kernel, dialect: Dialect, reductions: Reductions) -> Lowered:
     """Return the compiled function of `array_source`."""
     functions = compile_python(array_source(kernel, dialect), f"{kernel.name} for {dialect.name}")
-    functions.update({f"_{name}": function for name, function in vars(reductions).items()})
-    function: Callable[..., tuple[Any, ...]] = functions["_kernel"]
-    return function
+    functions.update({f"_{field.name}": getattr(reductions, field.name) for field in fields(reductions)})
+    return Lowered(functions["_kernel"], functions.get("_MEMORY", 0))
 
 
 def array_source(kernel: Kernel, dialect: Dialect) -> str:
-    """Return the text of a function `_kernel` of the number of columns and the arrays that are read.
-
-    It returns the arrays that are written. For NumPy it takes arrays for them too, and may return others.
-    """
+    """Return the text of a function `_kernel`; see `Lowered`."""
     module = "np" if dialect is NUMPY else "jnp"
     library = {name: f"{module}.{function}" for name, function in _LIBRARY.items()} | {"or_nan": ""}
     text = print_python(kernel.map_module, replace(dialect, library=library), [part.function for part in kernel.parts])
-    outs = _outs(kernel) if dialect is NUMPY else {}
-    if outs:
-        head, _, text = text.partition("\n")
-        text = f"{head}\n{in_place(text, {python_name(value) for value in outs})}\n"
-    return f"{text}\n\n{_text(kernel, outs)}"
+    return _for_numpy(kernel, text) if dialect is NUMPY else f"{text}\n\n{_called(kernel)}"
 
 
-def _outs(kernel: Kernel) -> dict[str, str]:
-    """Return by value the array that it is computed into.
-
-    A result is computed into its own array. Where there is one, the elements before it are as well, as long as nothing
-    needs them once the next ones are written over them.
-    """
-    outs = {write.value: f"a_{write.array}" for write in kernel.writes}
-    order = {name: number for number, name in enumerate(kernel.values)}
-    elements = [
-        value.name for value in kernel.values.values() if value.part and not value.part.over and not value.level
-    ]
-    if len(outs) == 1 and elements[-1:] == list(outs):
-        (array,) = outs.values()
-        for name, following in reversed(list(pairwise(elements))):
-            if any(order[user.name] > order[following] for user in kernel.values.values() if name in user.arguments):
-                break
-            outs[name] = array
-    return outs
+def _called(kernel: Kernel) -> str:
+    """Return the function that computes the values one after the other."""
+    lines = [f"v_{value.name} = {_combined(value, _call(value))}" for value in _computed(kernel)]
+    return _function(kernel, lines, [f"v_{value.name}" for value in kernel.written.values()])
 
 
-def _text(kernel: Kernel, outs: Mapping[str, str]) -> str:
-    """Return the function that computes the values one after the other; `outs` are the arrays that they go to."""
-    parameters = ", ".join(("columns", *(f"v_{read.name}" for read in kernel.reads), *dict.fromkeys(outs.values())))
-    computed = [value for value in kernel.values.values() if value.part]
-    spread = {
-        value.name: [name for name in value.arguments if kernel.values[name].level != kernel.level_of_call(value)]
-        for value in computed
-    }
-    first_uses = {name: value for value in reversed(spread) for name in spread[value]}
-    last_uses = {name: value for value in spread for name in spread[value]}
-    lines = []
-    for value in computed:
-        own = spread[value.name]
-        lines += [f"w_{name} = _across(v_{name}, columns)" for name in own if first_uses[name] == value.name]
-        arguments = [f"{'w' if name in own else 'v'}_{name}" for name in value.arguments]
-        arguments += [outs[value.name]] if value.name in outs else []
-        call = f"{python_name(value.name)}({', '.join(arguments)})"
-        lines.append(f"v_{value.name} = {f'_{value.part.combine}({call})' if value.part and value.part.over else call}")
-        # NumPy gives the memory to the next array, which is then in the cache.
-        lines += [f"del w_{name}" for name in own if last_uses[name] == value.name]
-    lines.append(f"return ({', '.join(f'v_{write.value}' for write in kernel.writes)},)")
-    return f"def _kernel({parameters}):  # see optirs_web/lower/arrays.py\n    " + "\n    ".join(lines) + "\n"
+def _computed(kernel: Kernel) -> Iterator[Value]:
+    return (value for value in kernel.values.values() if value.part)
+
+
+def _call(value: Value) -> str:
+    return f"{python_name(value.name)}({', '.join(f'v_{name}' for name in value.arguments)})"
+
+
+def _combined(value: Value, elements: str) -> str:
+    return f"_{value.part.combine}({elements})" if value.part and value.part.over else elements
+
+
+def _function(kernel: Kernel, lines: list[str], results: Sequence[str], arrays: Sequence[str] = ()) -> str:
+    names = [*(read.name for read in kernel.reads), *kernel.numbers]
+    parameters = ", ".join(("columns", *(f"v_{name}" for name in names), *arrays))
+    uses_size = any(SIZE in value.arguments for value in kernel.values.values())
+    size = [f"v_{SIZE} = np.float32(columns)"] * uses_size
+    body = "\n    ".join([*size, *lines, f"return ({', '.join(results)},)"])
+    return f"def _kernel({parameters}):  # see optirs_web/lower/arrays.py\n    {body}\n"
+
+
+# NumPy.
+
+
+def _for_numpy(kernel: Kernel, text: str) -> str:
+    """Return the text of the functions that are called, and of the function that computes the values."""
+    tree = ast.parse(text).body
+    functions = {node.name: node for node in tree if isinstance(node, ast.FunctionDef)}
+    statements = Statements(functions, {f"v_{name}": kernel.kind_of(name) for name in kernel.values})
+    names = {value.name: f"v_{value.name}" for value in kernel.values.values()}
+    for value in _computed(kernel):
+        name, function, arguments = names[value.name], python_name(value.name), [names[n] for n in value.arguments]
+        if kernel.level_of_call(value):
+            statements.other(name, _combined(value, f"{function}({', '.join(arguments)})"), arguments)
+        elif not value.level:
+            names[value.name] = statements.element(name, function, arguments)
+        else:
+            _reduce(statements, value, statements.element(f"e_{value.name}", function, arguments))
+    results = {array: names[value.name] for array, value in kernel.written.items()}
+    arrays = {f"a_{array}": names[value.name] for array, value in kernel.written.items() if not value.level}
+    lines, count = statements.text(arrays)
+    memory = [f"m{number}" for number in range(count)]
+    kernel_text = _function(kernel, lines, [*results.values()], [*arrays, *memory])
+    unused = set(functions) - _called_by(kernel_text, functions)
+    kept = text.splitlines()
+    for node in reversed(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in unused:
+            del kept[node.lineno - 1 : (node.end_lineno or node.lineno) + 2]
+    return "\n".join([*kept, f"_MEMORY = {count}\n\n", kernel_text])
+
+
+def _reduce(statements: Statements, value: Value, elements: str) -> None:
+    """Add the reduction of elements: of products, by a dot product."""
+    assert value.part is not None
+    factors = statements.product_of(f"e_{value.name}") if value.part.combine == "sum" else None
+    call = _combined(value, elements) if factors is None else f"_dot({', '.join(factors)})"
+    statements.other(f"v_{value.name}", call, factors or (elements,))
+
+
+def _called_by(text: str, functions: Mapping[str, ast.FunctionDef]) -> set[str]:
+    """Return the functions that a text calls, directly or through others."""
+    called, work = set[str](), list[ast.AST]([ast.parse(text)])
+    while work:
+        for node in ast.walk(work.pop()):
+            if isinstance(node, ast.Name) and node.id in functions and node.id not in called:
+                called.add(node.id)
+                work.append(functions[node.id])
+    return called

@@ -1,4 +1,4 @@
-"""Printed functions of NumPy arrays that write their result to a given array.
+"""Statements of NumPy that compute elements one operation at a time, each into memory that nothing needs any more.
 
 A new array for a block of rows, 256 kB, takes half as long as the operation that fills it: its pages are new each time.
 """
@@ -6,41 +6,204 @@ A new array for a block of rows, 256 kB, takes half as long as the operation tha
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-__all__ = ["in_place"]
+from ..kernel import Kind
+
+__all__ = ["Statements"]
 
 _OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
-_UNARY = frozenset({"exp", "log"})
+_FUNCTIONS = frozenset({"abs", "exp", "fmax", "fmin", "log", "sqrt"})
+_FLOAT_CONSTANT = "_f_"  # how names of constants begin, see `print_python`
 
 
-def in_place(text: str, results: Container[str]) -> str:
-    """Return a text in which some functions have a parameter ``_out=None``.
+@dataclass(slots=True)
+class _Statement:
+    """One line of the text, which gives a name its value.
 
-    That is an array for the result, if an operator or a function of NumPy computes it last.
-
-    Args:
-        text: functions of float32 arrays.
-        results: the names of the functions.
+    Attributes:
+        call: a call without its closing bracket, or an expression.
+        operands: the names that it reads.
+        is_told: the call has a parameter `out`, where it writes its result.
+        may_alias: the result may be in the memory of an operand.
+        over_operands: it may write over operands, element by element.
     """
-    tree = ast.parse(text)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name in results:
-            node.args.args.append(ast.arg("_out"))
-            node.args.defaults.append(ast.Constant(None))
-            last = node.body[-1]
-            assert isinstance(last, ast.Return)
-            assert last.value is not None
-            last.value = _into_out(last.value)
-    return ast.unparse(ast.fix_missing_locations(tree))
+
+    name: str
+    call: str
+    operands: tuple[str, ...]
+    is_told: bool = False
+    may_alias: bool = False
+    over_operands: bool = False
 
 
-def _into_out(value: ast.expr) -> ast.expr:
-    """Return an expression, computed into `_out` if an operator or a function of NumPy computes it last."""
-    out = ast.keyword("out", ast.Name("_out"))
-    if isinstance(value, ast.BinOp) and type(value.op) in _OPERATORS:
-        operator = ast.Attribute(ast.Name("np"), _OPERATORS[type(value.op)])
-        return ast.Call(operator, [value.left, value.right], [out])
-    if isinstance(value, ast.Call) and ast.unparse(value.func).removeprefix("np.") in _UNARY:
-        return ast.Call(value.func, value.args, [out])
-    return value
+@dataclass(slots=True)
+class Statements:
+    """The statements of a kernel, built up in order.
+
+    Attributes:
+        functions: those that are printed, of float32 arrays.
+        kinds: of each name.
+    """
+
+    functions: Mapping[str, ast.FunctionDef]
+    kinds: dict[str, Kind]
+    _statements: list[_Statement] = field(default_factory=list)
+    _integers: set[str] = field(default_factory=set)  # names whose values may not be float32
+
+    def element(self, name: str, function: str, arguments: Sequence[str]) -> str:
+        """Add what computes a function of elements; return the name of its value: `name`, or another that has it."""
+        body = self.functions[function]
+        names = dict(zip((argument.arg for argument in body.args.args), arguments, strict=True))
+        *assignments, last = body.body
+        for assignment in assignments:
+            assert isinstance(assignment, ast.Assign)
+            (target,) = assignment.targets
+            assert isinstance(target, ast.Name)
+            names[target.id] = self._flat(assignment.value, names)
+        assert isinstance(last, ast.Return)
+        assert last.value is not None
+        return self._flat(last.value, names, name)
+
+    def other(self, name: str, call: str, operands: Iterable[str]) -> None:
+        """Add a call whose value, not of elements, is in new memory."""
+        self._statements.append(_Statement(name, call, tuple(operands)))
+
+    def product_of(self, name: str) -> tuple[str, str] | None:
+        """Take back the last statement if it multiplies elements to give this value; return what it multiplies."""
+        last = self._statements[-1] if self._statements else None
+        if last is None or last.name != name or not last.call.startswith("np.multiply("):
+            return None
+        if len(last.operands) < 2 or any(self.kinds[operand] == "number" for operand in last.operands):
+            return None
+        self._statements.pop()
+        first, second = last.operands
+        return first, second
+
+    def _add(self, statement: _Statement, kind: Kind) -> str:
+        self._statements.append(statement)
+        self.kinds[statement.name] = kind
+        return statement.name
+
+    def _flat(self, node: ast.expr, names: Mapping[str, str], name: str = "") -> str:
+        """Add what computes an expression, and return the name of its value."""
+        if isinstance(node, ast.Name):
+            return names.get(node.id, node.id)
+        function, arguments = "", list[ast.expr]()
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            function, arguments = _OPERATORS[type(node.op)], [node.left, node.right]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).removeprefix("np.") in _FUNCTIONS:
+            function, arguments = ast.unparse(node.func).removeprefix("np."), node.args
+        if function:
+            operands = [self._flat(argument, names) for argument in arguments]
+            if all(map(self._is_float, operands)):
+                return self._called(function, operands, name)
+        return self._whole(node, names, name)
+
+    def _is_float(self, name: str) -> bool:
+        return name.startswith(_FLOAT_CONSTANT) or (name in self.kinds and name not in self._integers)
+
+    def _called(self, function: str, operands: Sequence[str], name: str) -> str:
+        """Add a call of NumPy's function."""
+        kinds: set[Kind] = {self.kinds.get(operand, "number") for operand in operands}
+        name = name or self._fresh()
+        if not ("element" in kinds or {"row", "column"} <= kinds):
+            kind: Kind = "column" if "column" in kinds else "row" if "row" in kinds else "number"
+            return self._add(_Statement(name, f"np.{function}({', '.join(operands)})", tuple(operands)), kind)
+        if function == "multiply" and kinds == {"row", "column"}:
+            row, column = sorted(operands, key=lambda operand: self.kinds[operand] != "row")
+            return self._add(_Statement(name, f"_outer({row}, {column}", (row, column), is_told=True), "element")
+        spread = [self._spread(operand) for operand in operands]
+        call = f"np.{function}({', '.join(spread)}"
+        used = tuple(operand for operand in spread if operand in self.kinds)
+        return self._add(_Statement(name, call, used, is_told=True, over_operands=True), "element")
+
+    def _whole(self, node: ast.expr, names: Mapping[str, str], name: str) -> str:
+        """Add an expression as it is."""
+        used = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        renamed = {part: self._spread(names[part]) for part in dict.fromkeys(used) if part in names}
+        text = ast.unparse(_Renamed(renamed).visit(ast.parse(ast.unparse(node), mode="eval")))
+        operands = tuple(operand for operand in renamed.values() if operand in self.kinds)
+        name = name or self._fresh()
+        self._integers.add(name)
+        return self._add(_Statement(name, text, operands, may_alias=True), "element")
+
+    def _spread(self, name: str) -> str:
+        """Return a name that has a value of rows for each element; another name as it is."""
+        if self.kinds.get(name) != "row":
+            return name
+        table = f"w_{name.removeprefix('v_')}"
+        if table not in self.kinds:
+            self._add(_Statement(table, f"_across({name}, columns", (name,), is_told=True), "element")
+        return table
+
+    def _fresh(self) -> str:
+        return f"t{sum(statement.name.startswith('t') for statement in self._statements)}"
+
+    def text(self, results: Mapping[str, str]) -> tuple[list[str], int]:
+        """Return the statements as text, and how many arrays m0, m1, … they need.
+
+        Args:
+            results: by array the name of the value that it should get. Where that cannot be, the value is elsewhere.
+        """
+        last = {
+            name: at for at, statement in enumerate(self._statements) for name in (statement.name, *statement.operands)
+        }
+        last |= dict.fromkeys(results.values(), len(self._statements))
+        memory = _Memory([*results])
+        wanted = {name: array for array, name in results.items()}
+        lines = []
+        for at, statement in enumerate(self._statements):
+            dying = {name for name in statement.operands if last[name] == at}
+            call = statement.call
+            if statement.is_told:
+                over = dying if statement.over_operands else set()
+                call += f", out={memory.take(statement.name, over, wanted.get(statement.name, ''))})"
+            elif statement.may_alias:
+                memory.share(statement.name, statement.operands)
+            memory.leave(dying)
+            lines.append(f"{statement.name} = {call}")
+        return lines, memory.count
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+class _Memory:
+    """Arrays of the size of a block, and the names whose values are in each.
+
+    Attributes:
+        count: of those that are not arrays for results.
+    """
+
+    def __init__(self, arrays: Sequence[str]) -> None:
+        self._users: dict[str, set[str]] = {array: set() for array in arrays}
+        self.count = 0
+
+    def take(self, name: str, over: set[str], wanted: str) -> str:
+        """Return the array for a value: that which is wanted, one of those written over, or a free one."""
+        free = [array for array, users in self._users.items() if users <= over]
+        over_operand = [array for array in free if self._users[array]]
+        chosen = wanted if wanted in free else (*over_operand, *free, "")[0]
+        if not chosen:
+            chosen = f"m{self.count}"
+            self.count += 1
+        self._users[chosen] = {name}
+        return chosen
+
+    def share(self, name: str, operands: Iterable[str]) -> None:
+        """Note that a value may be in the memory of others."""
+        for users in self._users.values():
+            if not users.isdisjoint(operands):
+                users.add(name)
+
+    def leave(self, names: Iterable[str]) -> None:
+        """Note that nothing needs these values any more."""
+        for users in self._users.values():
+            users.difference_update(names)

@@ -11,9 +11,9 @@ from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
-from .arithmetic import add, mean, multiply, subtract
+from .arithmetic import add, mean as mean_of, multiply, subtract
 from .composed import once, record_composed
-from .launch import contiguous, need_float32, need_one_device, row_kernel, write_into
+from .launch import contiguous, need_float32, need_one_device, write_into
 from .limits import fits, in_parts, narrowed, part_along
 from .reduce import broadcast_to, sum
 from .shape import reshape, strided_view
@@ -70,28 +70,25 @@ def layer_norm(
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int, eps: float) -> Tensor:
+    from .row_kernels import launch_rows, layer_norm_form  # which a step without row kernels does not need
+
     columns = math.prod(x.shape[-rank:])
     rows = x.size // columns
     result = empty(x.shape, FLOAT32, x.device)
-    row_statistics = empty((rows, 2), FLOAT32, x.device)
+    mean, scale = (empty((rows,), FLOAT32, x.device) for _ in range(2))
     source = contiguous(x.detach())  # for the gradients too
+    affine = [parameter for parameter in (weight, bias) if parameter is not None]
+    form = layer_norm_form(weight is not None, bias is not None)
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        values = operands[0].view
-        shared = (values if parameter is None else parameter.view for parameter in (weight, bias))
-        kernel, rows_per_workgroup = row_kernel(x.device, "layer_norm", columns, rows := results[0].shape[0])
-        x.device.dispatch(
-            kernel,
-            [values, *shared, *(result.view for result in results)],
-            -(-rows // rows_per_workgroup),
-            (rows, columns, weight is not None, bias is not None, eps, rows_per_workgroup),
-        )
+        launch_rows(form, results, [*operands, *affine], (results[0].size, columns, 1), (eps,))
 
-    in_parts([row_statistics, _matrix(result, rows)], [_matrix(source, rows)], 1, run)
-    affine_gradients = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(source, rows), row_statistics))
+    in_parts([mean, scale, _matrix(result, rows)], [_matrix(source, rows)], 1, run)
+    statistics = mean, scale
+    affine_gradients = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(source, rows), *statistics))
     return record(
         result,
-        (x, lambda g, _: _gradient_of_input(g, x, source, weight, row_statistics, rank, eps)),
+        (x, lambda g, _: _gradient_of_input(g, x, source, weight, statistics, rank, eps)),
         (weight, lambda g, y: _gradient_of_weight(affine_gradients(g, y), g, x, rank, eps)),
         (bias, lambda g, y: _gradient_of_bias(affine_gradients(g, y), g, x.shape[-rank:])),
     )
@@ -102,41 +99,39 @@ def _matrix(x: Tensor, rows: int) -> Tensor:
 
 
 def _gradient_of_input(
-    g: Tensor, x: Tensor, source: Tensor, weight: Tensor | None, row_statistics: Tensor, rank: int, eps: float
+    g: Tensor, x: Tensor, source: Tensor, weight: Tensor | None, statistics: Sequence[Tensor], rank: int, eps: float
 ) -> Tensor:
-    rows, columns = row_statistics.shape[0], math.prod(x.shape[-rank:])
+    from .row_kernels import launch_rows, layer_norm_grad_form
+
+    rows, columns = statistics[0].shape[0], math.prod(x.shape[-rank:])
     result = empty(x.shape, FLOAT32, x.device)
+    weights = [] if weight is None else [weight]
+    form = layer_norm_grad_form(weight is not None)
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        grads, values, statistics = (operand.view for operand in operands)
-        kernel, rows_per_workgroup = row_kernel(x.device, "layer_norm_grad", columns, rows := results[0].shape[0])
-        x.device.dispatch(
-            kernel,
-            [grads, values, values if weight is None else weight.view, statistics, results[0].view],
-            -(-rows // rows_per_workgroup),
-            (rows, columns, weight is not None, rows_per_workgroup),
-        )
+        grads, values, *of_rows = operands
+        launch_rows(form, results, [grads, values, *weights, *of_rows], (results[0].shape[0], columns, 1))
 
-    in_parts([_matrix(result, rows)], [_matrix(g, rows), _matrix(source, rows), row_statistics], 1, run)
+    in_parts([_matrix(result, rows)], [_matrix(g, rows), _matrix(source, rows), *statistics], 1, run)
 
     def formula(g: Tensor, x: Tensor, weight: Tensor | None = None) -> Tensor:
         axes = tuple(range(-rank, 0))
         normalized, scale = _normalized(x, axes, eps)
         h = g if weight is None else multiply(g, weight)
-        along = multiply(normalized, mean(multiply(h, normalized), axes, keepdims=True))
-        return multiply(scale, subtract(subtract(h, mean(h, axes, keepdims=True)), along))
+        along = multiply(normalized, mean_of(multiply(h, normalized), axes, keepdims=True))
+        return multiply(scale, subtract(subtract(h, mean_of(h, axes, keepdims=True)), along))
 
     return record_composed(result, formula, g, x, *([] if weight is None else [weight]))
 
 
-def _gradients_of_affine(g: Tensor, x: Tensor, row_statistics: Tensor) -> Tensor:
+def _gradients_of_affine(g: Tensor, x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """Return (2, columns): the gradients of the weight and of the bias. Leaves no history."""
     rows, columns = g.shape
-    if rows > 1 and not fits(*(operand.strided.view for operand in (g, x, row_statistics))):
+    operands = g, x, mean, scale
+    if rows > 1 and not fits(*(operand.strided.view for operand in operands)):
         middle = max(1, rows // 2 // _CHUNK * _CHUNK)
         first, second = (
-            [narrowed(part_along(operand, 0, *at)) for operand in (g, x, row_statistics)]
-            for at in ((0, middle), (middle, rows))
+            [narrowed(part_along(operand, 0, *at)) for operand in operands] for at in ((0, middle), (middle, rows))
         )
         return add(_gradients_of_affine(*first), _gradients_of_affine(*second))
     chunk = max(_CHUNK, -(-rows // g.device.capabilities.max_workgroups))
@@ -144,7 +139,7 @@ def _gradients_of_affine(g: Tensor, x: Tensor, row_statistics: Tensor) -> Tensor
     partial = empty((chunks, 2, columns), FLOAT32, g.device)
     g.device.dispatch(
         cooperative("layer_norm_weight_grad"),
-        [g.view, x.view, row_statistics.view, partial.view],
+        [*(operand.view for operand in operands), partial.view],
         (-(-columns // 64), chunks),
         (rows, columns, chunk),
     )
@@ -170,8 +165,8 @@ def _gradient_of_bias(affine_gradients: Tensor, g: Tensor, shape: tuple[int, ...
 
 def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
     """Return (x - mean) scale and scale = 1 / sqrt(variance + eps), by differentiable operations."""
-    centered = subtract(x, mean(x, axes, keepdims=True))
-    scale = rsqrt(add(mean(multiply(centered, centered), axes, keepdims=True), eps))
+    centered = subtract(x, mean_of(x, axes, keepdims=True))
+    scale = rsqrt(add(mean_of(multiply(centered, centered), axes, keepdims=True), eps))
     return multiply(centered, scale), scale
 
 
@@ -244,9 +239,9 @@ def _normalized_by_batch(
     count = math.prod(x.shape[index] for index in axes)
     if count < 2:
         raise ShapeError(f"batch_norm in training needs more than one value for each channel, not {x.shape}")
-    average = mean(x, axes, keepdims=True)
+    average = mean_of(x, axes, keepdims=True)
     centered = subtract(x, average)
-    variance = mean(multiply(centered, centered), axes, keepdims=True)
+    variance = mean_of(multiply(centered, centered), axes, keepdims=True)
     with no_grad():
         _move_towards(running_mean, average, momentum)
         _move_towards(running_var, multiply(variance, count / (count - 1)), momentum)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from ..autograd import record
 from ..runtime.dtypes import FLOAT32
@@ -72,7 +71,10 @@ def _softmax(x: Tensor, along: int, *, is_log: bool) -> Tensor:
     result = empty(x.shape, FLOAT32, x.device)
     if x.size:
         target, source = (Tensor(tensor.view, shape, tensor.dtype) for tensor in (result, x))
-        in_parts([target], [source], 1, partial(launch_rows, LOG_SOFTMAX if is_log else SOFTMAX))
+        form = LOG_SOFTMAX if is_log else SOFTMAX
+        in_parts(
+            [target], [source], 1, lambda results, operands: launch_rows(form, results, operands, results[0].shape)
+        )
     return result
 
 

@@ -7,39 +7,40 @@ from functools import cache, cached_property
 from typing import Any
 
 from ..kernel import Kernel as Form
-from ..lower.shader import ROW_PARAMETERS, need_row_kernel, row_bindings, row_source
-from ..wgsl import link, parse, syntax
-from .kernels import Binding, Kernel, bindings_of
+from ..lower.shader import need_row_kernel, row_bindings, row_parameters, row_source
+from ..wgsl import parse, syntax
+from .kernels import Binding, SourceKernel, bindings_of
 
 __all__ = ["FormKernel", "form_kernel"]
 
 
-class FormKernel(Kernel):
+class FormKernel(SourceKernel):
     """A kernel that reduces rows. Shader backends are given its WGSL; array targets lower the form itself.
 
     Attributes:
         form: what it computes.
         strided: the elements of a row are not next to each other; see `lower.shader`.
-        constants: the overrides of its shader, which say how a row is reduced.
     """
 
     overwrites = True
     stays_in_bounds = True  # what is read and written are elements of rows that there are
-    parameters = ROW_PARAMETERS
 
     def __init__(self, form: Form, strided: bool, constants: Mapping[str, Any]) -> None:
         """Use `form_kernel`, which makes each kernel once."""
         need_row_kernel(form)
+        super().__init__(form.name, constants)
         self.form = form
         self.strided = strided
-        self.name = form.name
-        self.constants = dict(constants)
 
     @cached_property
-    def module(self) -> syntax.Module:
-        """The complete shader."""
-        source = row_source(self.form, strided=self.strided)
-        return link(parse(source, f"<generated {self.name}>"), constants=self.constants)
+    def source(self) -> syntax.Module:
+        """The shader, parsed; its overrides say how a row is reduced."""
+        return parse(row_source(self.form, strided=self.strided), f"<generated {self.name}>")
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Those of rows, then the numbers that the form needs."""
+        return row_parameters(self.form)
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:

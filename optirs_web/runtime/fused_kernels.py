@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache, cached_property
 
-from ..wgsl import link, package_loader, syntax
+from ..wgsl import link, syntax
 from ..wgsl.fused_shell import Fused, Hook, around_map, hooked, imports, parameters_of
-from .kernels import Binding, CooperativeKernel, Kernel, LoopKernel
+from .kernels import Binding, Kernel, LoopKernel, SourceKernel
 
 __all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_kernel", "titled"]
 
@@ -14,11 +14,11 @@ HOOKS = {
     "convolution": {"stored": Hook("stored", "c", "ConvolutionParameters")},
     "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
     "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
-    "layer_norm_grad": {"stored": Hook("stored", "result", "NormGradParameters")},
+    "layer_norm_grad": {"stored": Hook("stored", "result_values", "RowParameters")},
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters", ("rows", "columns"))},
     "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},
 }
-"""The cooperative kernels that let map functions in, and where."""
+"""The kernels that let map functions in, and where."""
 
 _LONGEST = 60  # characters of a name
 
@@ -76,7 +76,7 @@ class FusedKernel(Kernel):
         hook: where the functions stand in it.
     """
 
-    def __init__(self, base: CooperativeKernel, hook: Hook, fused: Fused) -> None:
+    def __init__(self, base: SourceKernel, hook: Hook, fused: Fused) -> None:
         """Use `fused_kernel`, which makes each kernel once."""
         self.base = base
         self.hook = hook
@@ -91,7 +91,7 @@ class FusedKernel(Kernel):
     @cached_property
     def module(self) -> syntax.Module:
         """The complete module."""
-        return hooked(package_loader()(("kernels", self.base.name)), self.hook, self.fused, self.base.constants)
+        return hooked(self.base.source, self.hook, self.fused, self.base.constants)
 
     @cached_property
     def map_module(self) -> syntax.Module:
@@ -106,6 +106,6 @@ def fused_map_kernel(fused: Fused) -> FusedMapKernel:
 
 
 @cache
-def fused_kernel(base: CooperativeKernel, hook: Hook, fused: Fused) -> FusedKernel:
+def fused_kernel(base: SourceKernel, hook: Hook, fused: Fused) -> FusedKernel:
     """The cooperative kernel with these map functions."""
     return FusedKernel(base, hook, fused)

@@ -18,7 +18,7 @@ from .blocked_products import Layout, can_follow, layout_of
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS
 from .fusion_nodes import Node, Nodes, view_of
-from .kernels import CooperativeKernel, ElementwiseKernel
+from .kernels import ElementwiseKernel, SourceKernel
 from .launches import Copy, Launch, Recorded, overlaps
 from .mapped import Mapped, Output, cost_of, inlined, with_value
 
@@ -134,7 +134,7 @@ class _Fusion:
         if first is None or producer is None or not isinstance(producer.recorded, Launch):
             return False
         kernel = producer.recorded.kernel
-        hook = HOOKS.get(kernel.name, {}).get("stored") if isinstance(kernel, CooperativeKernel) else None
+        hook = HOOKS.get(kernel.name, {}).get("stored") if isinstance(kernel, SourceKernel) else None
         if (
             hook is None
             or (producer.before is not None and producer.layout is None)
@@ -173,7 +173,7 @@ class _Fusion:
     def _fuse_before(self, at: int) -> None:
         """Compute what a cooperative kernel works on in the kernel itself."""
         launch = self.nodes[at].recorded
-        if not isinstance(launch, Launch) or not isinstance(launch.kernel, CooperativeKernel):
+        if not isinstance(launch, Launch) or not isinstance(launch.kernel, SourceKernel):
             return
         hook = HOOKS.get(launch.kernel.name, {}).get("loaded")
         bindings = _OPERANDS if self._is_product(launch) else () if hook is None else (hook.binding,)
@@ -183,7 +183,7 @@ class _Fusion:
 
     def _is_product(self, launch: Launch) -> bool:
         """Return whether an operand of the launch may be computed block by block."""
-        is_matmul = isinstance(launch.kernel, CooperativeKernel) and launch.kernel.name == "matmul"
+        is_matmul = isinstance(launch.kernel, SourceKernel) and launch.kernel.name == "matmul"
         return is_matmul and self.nodes.blocked_products
 
     def _load(self, at: int, launch: Launch, binding: str) -> bool:
@@ -316,7 +316,7 @@ def stays(launch: Launch) -> bool:
     kernel = launch.kernel
     if isinstance(kernel, ElementwiseKernel):
         return False
-    hooks = HOOKS.get(kernel.name, {}).values() if isinstance(kernel, CooperativeKernel) else ()
+    hooks = HOOKS.get(kernel.name, {}).values() if isinstance(kernel, SourceKernel) else ()
     smallest = _WORTH_COMPILING.get(kernel.name, 0)
     return all(hook.function == "stored" and view_of(launch, hook.binding).nbytes < smallest for hook in hooks)
 

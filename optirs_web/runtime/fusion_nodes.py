@@ -12,7 +12,7 @@ from .backend import Capabilities
 from .blocked_products import Layout, blocked_product
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS, fused_kernel
-from .kernels import CooperativeKernel
+from .kernels import SourceKernel
 from .launches import Copy, Launch, Recorded, overlaps
 from .mapped import Mapped, Shape, fused_of, mapped, relaunched
 
@@ -93,7 +93,7 @@ class Node:
         if self.layout is not None and self.before is not None:
             return blocked_product(launch, *self.before, self.after, self.layout)
         kernel = launch.kernel
-        assert isinstance(kernel, CooperativeKernel)
+        assert isinstance(kernel, SourceKernel)
         views = {binding.name: view for binding, view in zip(kernel.bindings, launch.views, strict=True)}
         if self.after is not None:
             hook, expression = HOOKS[kernel.name]["stored"], self.after

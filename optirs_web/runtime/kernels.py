@@ -24,6 +24,7 @@ __all__ = [
     "GeneratedKernel",
     "Kernel",
     "LoopKernel",
+    "SourceKernel",
     "bindings_of",
     "cooperative",
     "elementwise",
@@ -32,7 +33,7 @@ __all__ = [
 
 _CONVOLUTIONS = frozenset({"convolution", "convolution_band", "convolution_quads"})
 # Cooperative kernels that write all of their results, and read nothing of them before.
-_OVERWRITING = _CONVOLUTIONS | {"layer_norm_grad", "matmul", "sum"}
+_OVERWRITING = _CONVOLUTIONS | {"matmul", "sum"}
 # Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
 _IN_BOUNDS = _CONVOLUTIONS | {"attention", "attention_grad", "batched_matmul", "matmul"}
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
@@ -108,21 +109,42 @@ class Kernel(ABC):
         return self._packing.unpack(block)
 
 
-class CooperativeKernel(Kernel):
-    """A complete WGSL file, ``shaders/kernels/NAME.wgsl``, with its overrides set."""
+class SourceKernel(Kernel):
+    """A kernel whose source is one file, with imports and overrides. Map functions may be fused with it in its hooks.
+
+    Attributes:
+        constants: its overrides.
+    """
 
     def __init__(self, name: str, constants: Mapping[str, Any]) -> None:
-        """Use `cooperative`, which makes each kernel once."""
+        """Begin with a name and overrides."""
         self.name = name
         self.constants = dict(constants)
-        self.overwrites = name in _OVERWRITING
-        self.stays_in_bounds = name in _IN_BOUNDS
+
+    @property
+    @abstractmethod
+    def source(self) -> syntax.Module:
+        """The file, parsed."""
 
     @cached_property
     def module(self) -> syntax.Module:
         """The file with its imports and overrides resolved."""
-        load = package_loader()
-        return link(load(("kernels", self.name)), load, self.constants)
+        return link(self.source, constants=self.constants)
+
+
+class CooperativeKernel(SourceKernel):
+    """A complete WGSL file, ``shaders/kernels/NAME.wgsl``, with its overrides set."""
+
+    def __init__(self, name: str, constants: Mapping[str, Any]) -> None:
+        """Use `cooperative`, which makes each kernel once."""
+        super().__init__(name, constants)
+        self.overwrites = name in _OVERWRITING
+        self.stays_in_bounds = name in _IN_BOUNDS
+
+    @property
+    def source(self) -> syntax.Module:
+        """The file, parsed."""
+        return package_loader()(("kernels", self.name))
 
 
 @cache

@@ -131,22 +131,17 @@ def _for_result(launch: Launch, capabilities: Capabilities) -> Launch | None:
 
 def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
     """Return a launch for (x - mean) scale weight + bias, with the means and scales that `layer_norm` keeps."""
-    values, weight, bias, of_rows, result = launch.views
-    rows, columns, has_weight, has_bias, *_ = map(int, launch.parameters)
-    tensors = [
-        StridedView(values, "f32", 0, (columns, 1)),
-        *(StridedView(of_rows, "f32", word, (2, 0)) for word in (0, 1)),
-    ]
-    functions = ["subtract", "multiply"]
-    for view, function, is_present in ((weight, "multiply", has_weight), (bias, "add", has_bias)):
-        if is_present:
-            tensors.append(StridedView(view, "f32", 0, (0, 1)))
-            functions.append(function)
+    views = {binding.name: view for binding, view in zip(launch.kernel.bindings, launch.views, strict=True)}
+    rows, columns, *_ = map(int, launch.parameters)
+    strides = {"x": (columns, 1), "mean": (1, 0), "scale": (1, 0), "weight": (0, 1), "bias": (0, 1)}
+    present = [name for name in strides if f"{name}_values" in views]
+    tensors = [StridedView(views[f"{name}_values"], "f32", 0, strides[name]) for name in present]
+    functions = [{"mean": "subtract", "bias": "add"}.get(name, "multiply") for name in present[1:]]
     steps = tuple(
         Step(function, function, (("step", at - 1) if at else ("tensor", 0), ("tensor", at + 1)), False)
         for at, function in enumerate(functions)
     )
-    output = Output(result, "f32", ("step", len(steps) - 1))
+    output = Output(launch.views[-1], "f32", ("step", len(steps) - 1))
     grid = capabilities.grid(-(-rows * columns // ELEMENTWISE_PER_WORKGROUP))
     return relaunched(Mapped((rows, columns), steps, tuple(tensors), (), (output,)), grid)
 

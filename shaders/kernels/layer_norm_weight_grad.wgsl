@@ -4,9 +4,10 @@ struct WeightGradParameters { rows: u32, columns: u32, chunk: u32 }
 
 @group(0) @binding(0) var<storage, read> grad: array<f32>;
 @group(0) @binding(1) var<storage, read> values: array<f32>;
-@group(0) @binding(2) var<storage, read> of_rows: array<vec2<f32>>;
-@group(0) @binding(3) var<storage, read_write> result: array<f32>;
-@group(0) @binding(4) var<uniform> parameters: WeightGradParameters;
+@group(0) @binding(2) var<storage, read> mean: array<f32>;
+@group(0) @binding(3) var<storage, read> scale: array<f32>;
+@group(0) @binding(4) var<storage, read_write> result: array<f32>;
+@group(0) @binding(5) var<uniform> parameters: WeightGradParameters;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -20,7 +21,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var row = first; row < min(first + parameters.chunk, parameters.rows); row++) {
         let at = row * parameters.columns + column;
         let g = grad[at];
-        of_weight += g * ((values[at] - of_rows[row].x) * of_rows[row].y);
+        of_weight += g * ((values[at] - mean[row]) * scale[row]);
         of_bias += g;
     }
     let target_at = workgroup.y * 2u * parameters.columns + column;

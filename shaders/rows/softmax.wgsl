@@ -1,7 +1,7 @@
 // softmax and its logarithm, exp(x - largest) / sum(exp(x - largest)) of a row. A row with NaN or infinity, or of -infinity
 // alone, is NaN.
-import package::lib::exponentials::{Exponentials, exp_of_distance, joined};
-import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, or_nan, precise_log, replace_bits};
+import package::lib::exponentials::{Exponentials, exp_of_distance, joined, no_exponentials};
+import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, or_nan, precise_exp, precise_log, replace_bits};
 
 fn largest(x: f32) -> f32 {
     return x;
@@ -19,9 +19,17 @@ fn sum(power: f32) -> f32 {
     return power;
 }
 
-// The largest and the sum of a single element: exp(x - x) is 1. `joined` takes two sets of elements.
-fn of_element(x: f32) -> Exponentials {
-    return Exponentials(x, 1.0);
+// Both in one pass.
+fn with_element(own: Exponentials, x: f32) -> Exponentials {
+    return joined(own, Exponentials(x, 1.0));
+}
+
+fn share_of_largest(own: Exponentials) -> f32 {
+    return own.largest;
+}
+
+fn share_of_sum(own: Exponentials, largest: f32) -> f32 {
+    return own.sum * precise_exp(own.largest - largest);
 }
 
 // The sum, or NaN where the row has no softmax: without infinities and NaN the largest alone adds 1.

@@ -25,9 +25,10 @@ from ....wgsl import param_storage, rule_shell, shell
 from ....wgsl.fused_shell import Fused
 from ....wgsl.syntax import Binary, Call, Unary
 from ....wgsl.tree import walk
+from ..numpy.forms import replacement_of
 from ..numpy.fused import loaded_size, only_joins
 from ..numpy.kernels import bind_kernel
-from ..numpy.library import REPLACEMENTS, Array, Parameters
+from ..numpy.library import Array, Parameters
 from .loops import Loop, has_machine_code, loop_of, threads
 from .worker import Compilation, compile_in_worker
 
@@ -294,7 +295,7 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
     size = bound[binding].nbytes // 4 if is_stored else loaded_size(kernel, values)
     size = math.prod(dims) if dims else size
     names = [declared.name for declared in kernel.base.bindings]
-    replacement = REPLACEMENTS[kernel.base.name]
+    replacement = replacement_of(kernel.base)
     nbytes = bound[binding].nbytes if is_stored else 4 * size
     arguments = _of_elements(kernel, _of_hooked(kernel, bound, np.empty(nbytes, np.uint8)), values, size)
     if not _are_within(fused_of(kernel), arguments):

@@ -12,7 +12,8 @@ from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ....runtime.kernels import Binding
 from ....wgsl.fused_shell import Argument, Fused
 from ...arrays.numpy_arrays import functions_of, strided
-from .library import REPLACEMENTS, Array, Parameters
+from .forms import replacement_of
+from .library import Array, Parameters
 
 __all__ = ["bind_fused", "bind_fused_map", "loaded_size", "only_joins"]
 
@@ -152,7 +153,7 @@ def _store(steps: _Steps, value: Array | None, outputs: Sequence[Array]) -> None
 def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
     """A call that runs a cooperative kernel with map functions before or after it."""
     bound = _named(kernel.bindings, arrays)
-    replacement = REPLACEMENTS[kernel.base.name]
+    replacement = replacement_of(kernel.base)
     names = [binding.name for binding in kernel.base.bindings]
     hook = kernel.hook
     if hook.function == "loaded":

@@ -13,7 +13,7 @@ import numpy as np
 from ....runtime.factored import LineMeasureKernel, LineSettleKernel
 from ....runtime.form_kernels import FormKernel
 from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
-from ....runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ....runtime.kernels import ElementwiseKernel, Kernel, SourceKernel
 from ....runtime.option_kernels import OptionKernel
 from ....runtime.rows import RowsKernel
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
@@ -23,8 +23,8 @@ from ....wgsl.transform_lookup import BAD
 from ...arrays.numpy_arrays import functions_of, runs, strided
 from . import fused, sparse
 from .factored import bind_measure_lines, bind_settle_lines
-from .forms import bind_form
-from .library import REPLACEMENTS, Array, Parameters
+from .forms import bind_form, replacement_of
+from .library import Array, Parameters
 from .options import bind_options
 from .packed import bind_packed
 from .rules import BoundRule
@@ -49,6 +49,11 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return fused.bind_fused_map(kernel, arrays, values)
         case FusedKernel():
             return fused.bind_fused(kernel, arrays, values)
+        case FormKernel():
+            return bind_form(kernel, arrays, values)
+        case SourceKernel():
+            replacement = replacement_of(kernel)
+            return lambda: replacement(values, *arrays)
         case UpdateKernel():
             return _bind_update(kernel, arrays)
         case RoundKernel():
@@ -73,11 +78,6 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return bind_settle_lines(BoundRule(kernel, arrays), kernel)
         case OptionKernel():
             return bind_options(kernel, arrays, values)
-        case FormKernel():
-            return bind_form(kernel, arrays, values)
-        case CooperativeKernel():
-            replacement = REPLACEMENTS[kernel.name]
-            return lambda: replacement(values, *arrays)
     return bind_packed(kernel, arrays, parameters, bind_kernel)
 
 
