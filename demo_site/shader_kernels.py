@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from ..errors import OptirsError
-from ..ops.row_kernels import ROW_KERNELS
+from ..ops.row_kernels import named_row_kernels
 from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative, elementwise
 from ..runtime.option_kernels import OptionKernel
@@ -99,7 +99,9 @@ def _variants(folder: str, name: str) -> Iterator[tuple[str, Kernel | syntax.Mod
             yield "measure", MeasureKernel.of(rule, ())
             yield "settle", SettleKernel.of(rule, ())
     elif folder == "rows":
-        yield from ((form.name, form_kernel(form)) for form in ROW_KERNELS.values() if form.file == (folder, name))
+        yield from (
+            (form.name, form_kernel(form)) for form in named_row_kernels().values() if form.file == (folder, name)
+        )
     elif folder == "kernels":
         yield name, cooperative(name)
     elif (folder, name) == ("schedules", "plateau"):

@@ -215,12 +215,10 @@ class Kernel:
         return "column" if level.isdisjoint(self.reduced) else "row"
 
     @cached_property
-    def kinds(self) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
-        """The kinds of the arrays that are read, and of those that are written."""
-        return (
-            tuple(self.kind_of(read.name) for read in self.reads),
-            tuple(self.kind_of(value.name) for value in self.written.values()),
-        )
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the arrays that are read, then of those that are written."""
+        names = [*(read.name for read in self.reads), *(value.name for value in self.written.values())]
+        return tuple(map(self.kind_of, names))
 
     def _computed(self, part: Part, values: dict[str, Value], meant: dict[str, str]) -> Value:
         names = [parameter.name for parameter in self.function(part.function).parameters]
@@ -232,6 +230,11 @@ class Kernel:
         if level & frozenset(part.over):
             raise self._error(f"{part.function} is the same along what it reduces, {part.over}")
         return Value(part.function, level | frozenset(part.over), arguments, part)
+
+    @property
+    def only_reduces(self) -> bool:
+        """All that it writes are reductions, of which nothing else is computed."""
+        return all(value.part is not None and value.part.over for value in self.written.values())
 
     def arguments_of(self, function: str) -> tuple[str, ...]:
         """Return the values that a function of the file needs, in the order of its parameters."""

@@ -6,7 +6,7 @@ Each comes as it is by default, and with each of its flags turned over.
 from collections.abc import Iterator
 from importlib.resources import files
 
-from optirs_web.ops.row_kernels import ROW_KERNELS
+from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
 from optirs_web.runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
@@ -55,7 +55,7 @@ def _cooperative(name, module):
 
 
 def _rows(file, _):
-    for form in ROW_KERNELS.values():
+    for form in named_row_kernels().values():
         if form.file == ("rows", file):
             yield form.name, form_kernel(form)
 

@@ -13,17 +13,19 @@ from optirs_web.lower.in_place import Statements
 from optirs_web.lower.shader import row_source
 from optirs_web.ops.row_kernels import (
     LOG_SOFTMAX,
-    ROW_KERNELS,
     SOFTMAX,
+    SUM,
     launch_rows,
     layer_norm_form,
     layer_norm_grad_form,
+    named_row_kernels,
 )
 from optirs_web.runtime.dtypes import FLOAT32
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.tensors import empty
 from optirs_web.wgsl.python_dialects import NUMPY
 
+ROW_KERNELS = named_row_kernels()
 X = Read("x")
 
 
@@ -91,9 +93,7 @@ def test_a_later_value_takes_the_name_of_an_earlier_one():
 
 
 def test_kinds_of_arrays_follow_from_what_is_reduced():
-    read, written = layer_norm_grad_form(has_weight=True).kinds
-    assert read == ("element", "element", "column", "row", "row")
-    assert written == ("element",)
+    assert layer_norm_grad_form(has_weight=True).kinds == ("element", "element", "column", "row", "row", "element")
     assert layer_norm_form(has_weight=False, has_bias=False).kind_of("eps") == "number"
 
 
@@ -109,7 +109,20 @@ def test_a_form_that_no_lowering_has_is_refused(kernel):
         form_kernel(kernel)
 
 
-@pytest.mark.parametrize("name", ROW_KERNELS)
+@pytest.mark.parametrize("kernel", [SOFTMAX, layer_norm_grad_form(has_weight=False)])
+def test_only_reductions_are_made_of_segments(kernel):
+    with pytest.raises(UnsupportedError, match=f"kernel '{kernel.name}': of segments of rows only reductions"):
+        form_kernel(kernel, "segments")
+
+
+def test_map_functions_may_take_the_place_of_what_loads_and_stores():
+    source = row_source(SUM, "segments")
+    assert "let v_x = loaded(first + column * parameters.inner);" in source
+    assert "stored(v_sum, row);" in source
+    assert "loaded(" not in row_source(layer_norm_grad_form(has_weight=False))  # which reads several arrays
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "layer_norm_grad"])
 def test_a_shader_reads_the_elements_in_two_passes(name):
     assert row_source(ROW_KERNELS[name]).count("for (var column") == 2
 
@@ -262,7 +275,7 @@ def test_rows_are_reduced_along_any_axis(device, columns, inner):
     def launched(kernel, *operands, numbers=()):
         on_device = [ow.tensor(operand, device=device) for operand in operands]
         sizes = {"element": shape, "row": (outer, inner)}
-        results = [empty(sizes[kind], FLOAT32, device) for kind in kernel.kinds[1]]
+        results = [empty(sizes[kind], FLOAT32, device) for kind in kernel.kinds[len(operands) :]]
         launch_rows(kernel, results, on_device, shape, numbers)
         return [result.numpy() for result in results]
 

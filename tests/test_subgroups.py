@@ -14,13 +14,14 @@ from test_operation_derivatives import Call, Found, compare_with_numpy
 import optirs_web as ow
 from optirs_web.ops import layer_norm
 from optirs_web.ops.launch import row_kernel
-from optirs_web.ops.row_kernels import ROW_KERNELS
+from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative
 from optirs_web.runtime.subgroups import reduces_by_subgroups
 from optirs_web.wgsl import check, parse
 
+ROW_KERNELS = named_row_kernels()
 KERNELS = ["cross_entropy", "layer_norm", "layer_norm_grad", "log_softmax", "softmax", "sum"]
 OF_ROWS = {"cross_entropy", "layer_norm", "log_softmax", "logsumexp", "mean", "nll_loss", "softmax", "sum", "var"}
 CASES_OF_ROWS = [case for case in CASES if OF_ROWS & set(case.operations)]
@@ -98,7 +99,11 @@ def test_what_is_not_finite_stays_in_its_row(by_adapter, length, value):
 
 
 def _made(name, **constants):
-    return form_kernel(ROW_KERNELS[name], **constants) if name in ROW_KERNELS else cooperative(name, **constants)
+    return (
+        form_kernel(ROW_KERNELS[name], "adjacent", **constants)
+        if name in ROW_KERNELS
+        else cooperative(name, **constants)
+    )
 
 
 def _launch(kernel, device, values, *parameters):
@@ -111,7 +116,7 @@ def _launch(kernel, device, values, *parameters):
 def _sum_and_log_softmax(made, device, values):
     """Return the results for one row by one workgroup, with the kernels `made` of these names."""
     (length,) = values.shape
-    total = _launch(made("sum"), device, values, 1, length, 1, length, 1)[0]
+    total = _launch(made("sum"), device, values, 1, length, 1, 1)[0]
     return total, _launch(made("log_softmax"), device, values, 1, length, 1, 1)
 
 

@@ -49,11 +49,6 @@ def cross_entropies(device):
     )
 
 
-def norms(device):
-    x = leaf(device, 130, 70)
-    differentiate(ops.layer_norm(x + 1000.0, 70, leaf(device, 70), leaf(device, 70, seed=1)), ops.layer_norm(x, 70))
-
-
 def indexing(device):
     x, places = leaf(device, 4, 6, 5), np.array([[0, 5, -1], [2, 2, 8]], np.int32)
     named = np.random.default_rng(0).integers(0, 6, (4, 3, 5)).astype(np.int32)
@@ -153,9 +148,8 @@ def stored(device):
 
 PROGRAMS = {
     products: ["matmul"],
-    reductions: ["sum", "extremum"],
+    reductions: ["extremum"],
     cross_entropies: ["cross_entropy"],
-    norms: ["layer_norm_weight_grad"],
     indexing: ["gather", "scatter", "join", "place"],
     heads: ["attention", "attention_delta", "attention_grad"],
     windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...runtime.form_kernels import FormKernel
 from ...runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ...wgsl.fused_shell import Argument, Fused, parameters_of as own_parameters
 from ..arrays.jax_arrays import as_type, functions_of, put, strided
@@ -91,7 +92,8 @@ def fused(
     bound = _named(kernel, arrays)
     hook = kernel.hook
     if hook.function == "loaded":
-        loaded = _Steps(kernel, bound, values, _loaded_size(kernel, values)).run(None, ())[0]
+        assert isinstance(kernel.base, FormKernel)
+        loaded = _Steps(kernel, bound, values, kernel.base.elements(values)).run(None, ())[0]
         bound[hook.binding] = loaded.reshape(-1)
         new = _computed(kernel, values, bound, replacement)
     else:
@@ -113,10 +115,3 @@ def _computed(
     bindings = kernel.base.bindings
     results = replacement(values, *(bound[binding.name] for binding in bindings))
     return dict(zip((binding.name for binding in bindings if binding.writes), results, strict=True))
-
-
-def _loaded_size(kernel: FusedKernel, values: Values) -> int:
-    """Elements that the base reads through its hook."""
-    if kernel.base.name == "sum":
-        return int(values["outer"] * values["length"] * values["inner"])
-    raise TypeError(f"how much kernel '{kernel.base.name}' loads is not known to the xla device")

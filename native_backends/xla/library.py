@@ -16,7 +16,7 @@ from typing import Any
 from jax import Array
 
 from ..arrays import jax_arrays, routines
-from . import losses, normalization, reductions, windows
+from . import losses, windows
 
 __all__ = ["REPLACEMENTS", "TRACED", "Parameters", "Results"]
 
@@ -27,8 +27,6 @@ Results = tuple[Array, ...]
 REPLACEMENTS: dict[str, Callable[..., Results]] = {
     **{name: partial(routine, jax_arrays) for name, routine in routines.ROUTINES.items()},
     **losses.REPLACEMENTS,
-    **normalization.REPLACEMENTS,
-    **reductions.REPLACEMENTS,
     **windows.REPLACEMENTS,
 }
 

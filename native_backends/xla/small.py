@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ...runtime.kernels import ElementwiseKernel, Kernel, SourceKernel
 from ...wgsl import shell
 from ..arrays.jax_arrays import as_type, functions_of
 from .bindings import DTYPES, Array
@@ -64,7 +64,7 @@ def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
         return None
     if isinstance(kernel, ElementwiseKernel):
         return 1
-    if not isinstance(kernel, CooperativeKernel) or kernel.name not in _SMALL:
+    if not isinstance(kernel, SourceKernel) or kernel.name not in _SMALL:
         return None
     count = _LENGTHS.get(kernel.name)
     length = max(count(values), 1) if count else 1
@@ -130,12 +130,13 @@ def _matmul(p: Values, elements: _Elements) -> Array:
 
 
 def _sum(p: Values, elements: _Elements) -> Array:
-    chunks = (p["length"] + p["chunk"] - 1) // p["chunk"]
-    column, row = elements.index % p["inner"], elements.index // (p["inner"] * chunks)
-    first = elements.index // p["inner"] % chunks * p["chunk"]
+    segment = p.get("segment", p["columns"])
+    segments = (p["columns"] + segment - 1) // segment
+    column, row = elements.index % p["inner"], elements.index // (p["inner"] * segments)
+    first = elements.index // p["inner"] % segments * segment
     at = first[:, None] + elements.inner
-    is_inside = (elements.inner < p["chunk"]) & (at < p["length"])
-    indices = ((row * p["length"])[:, None] + at) * p["inner"] + column[:, None]
+    is_inside = (elements.inner < segment) & (at < p["columns"])
+    indices = ((row * p["columns"])[:, None] + at) * p["inner"] + column[:, None]
     return jnp.where(is_inside, elements.read(0, indices, np.float32), np.float32(0)).sum(axis=1)
 
 
@@ -173,6 +174,6 @@ _SMALL: dict[str, Callable[[Values, _Elements], Array]] = {
 
 _LENGTHS: dict[str, Callable[[Values], int]] = {
     "matmul": lambda p: int(p["inner"]),
-    "sum": lambda p: int(min(p["chunk"], p["length"])),
+    "sum": lambda p: int(p.get("segment", p["columns"])),
 }
 """The number of terms of which each element of a result is the sum, by kernel."""

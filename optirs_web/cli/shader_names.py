@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import click
 
 from ..errors import ShaderError
-from ..ops.row_kernels import ROW_KERNELS
+from ..kernel import Kernel as Form
+from ..ops.row_kernels import named_row_kernels
 from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative, elementwise
 from ..runtime.option_kernels import OptionKernel
@@ -60,9 +61,8 @@ def _cooperative(name: str) -> Source:
     return Source("kernels", name, lambda flags, _: cooperative(name, **flags), {})
 
 
-def _row_kernel(name: str) -> Source:
-    form = ROW_KERNELS[name]
-    return Source(*form.file, lambda flags, _: form_kernel(form, False, **flags), {})
+def _row_kernel(form: Form) -> Source:
+    return Source(*form.file, lambda flags, _: form_kernel(form, "adjacent", **flags), {})
 
 
 def _map_function(file: str, function: syntax.Function) -> Source:
@@ -110,7 +110,7 @@ def sources() -> dict[str, dict[str, Source]]:
     }
     return {
         "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
-        "row kernels": {name: _row_kernel(name) for name in ROW_KERNELS},
+        "row kernels": {name: _row_kernel(form) for name, form in named_row_kernels().items()},
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
         "schedules": {"plateau": Source("schedules", "plateau", lambda *_: OptionKernel.of("plateau"), {})},
         "elementwise functions": functions,

@@ -5,8 +5,9 @@ computed once, before or between the passes over its elements; values of element
 pass that needs them. Reductions that do not need each other are found in one pass. `lib/workgroup.wgsl`, or
 `lib/subgroups.wgsl` by the flag `SUBGROUPS`, reduces what the invocations have found.
 
-In memory the elements of a row are next to each other, or `inner` apart: then the rows lie along the middle axis of an
-array (outer, columns, inner), and neighbouring invocations take neighbouring rows.
+In memory the rows lie along the last axis of an array, or along the middle one of (outer, columns, inner): then
+neighbouring invocations take neighbouring rows. Rows may be cut into segments, which are reduced by themselves, where
+there are few and long ones.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from textwrap import indent
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..errors import UnsupportedError
 from ..kernel import SIZE, Kernel, Level, Part, Value
 from ..wgsl import shell, syntax
 
-__all__ = ["ROW_PARAMETERS", "need_row_kernel", "row_bindings", "row_parameters", "row_source"]
+__all__ = ["Layout", "need_row_kernel", "row_bindings", "row_parameters", "row_source"]
 
-ROW_PARAMETERS = (("rows", "u32"), ("columns", "u32"), ("inner", "u32"), ("groups", "u32"))
-"""Name and type of the first parameters of a dispatch: `groups` are the rows that a workgroup takes."""
+Layout = Literal["adjacent", "strided", "segments"]
+"""How the elements of a row lie in memory: next to each other, or `inner` apart; or of a segment of it, either way."""
+
+_PARAMETERS = (("rows", "u32"), ("columns", "u32"), ("inner", "u32"), ("groups", "u32"))
 
 
 class _Combination(NamedTuple):
@@ -40,33 +43,51 @@ _COMBINE = {
 }
 
 
-class _Layout(NamedTuple):
+class _Place(NamedTuple):
     """Where the elements of a row are.
 
     Attributes:
-        position: of an invocation, where those of a group follow each other.
-        first: the index of the first element.
+        position: of an invocation in a pass, `number` by default, where those of a group follow each other.
+        first: the index of the row's first element.
         element: that of each.
+        columns: the statements that declare `begin` and `end`, the columns of a row or of its segment.
     """
 
     position: str
     first: str
     element: str
+    columns: str
 
 
-_ADJACENT = _Layout("lane", "row * parameters.columns", "first + column")
-_STRIDED = _Layout(
-    "lane % groups * group_size + lane / groups",
-    "row / parameters.inner * parameters.inner * parameters.columns + row % parameters.inner",
-    "first + column * parameters.inner",
-)
+_ALL_COLUMNS = """\
+let begin = 0u;
+let end = select(0u, parameters.columns, row < parameters.rows);"""
+
+_PLACES: dict[Layout, _Place] = {
+    "adjacent": _Place("number", "row * parameters.columns", "first + column", _ALL_COLUMNS),
+    "strided": _Place(
+        "number % groups * per_pass + number / groups",
+        "row / parameters.inner * parameters.inner * parameters.columns + row % parameters.inner",
+        "first + column * parameters.inner",
+        _ALL_COLUMNS,
+    ),
+    "segments": _Place(
+        "select(number % groups * per_pass + number / groups, number, parameters.inner == 1u)",
+        "row / (parameters.inner * segments) * parameters.inner * parameters.columns + row % parameters.inner",
+        "first + column * parameters.inner",
+        """\
+let begin = row / parameters.inner % segments * parameters.segment;
+let end = select(begin, min(begin + parameters.segment, parameters.columns), row < parameters.rows);""",
+    ),
+}
 
 
-def need_row_kernel(kernel: Kernel) -> None:
+def need_row_kernel(kernel: Kernel, layout: Layout) -> None:
     """Check that the lowerings have all that a kernel needs.
 
     Raises:
-        UnsupportedError: it does other than reduce the rows of a matrix, or writes what is not of elements or rows.
+        UnsupportedError: it does other than reduce the rows of a matrix, or writes what is not of elements or rows; or
+            more than reduce, where there are segments.
     """
     reductions = {part.over for part in kernel.parts if part.over}
     written = {value.level for value in kernel.written.values()}
@@ -75,6 +96,8 @@ def need_row_kernel(kernel: Kernel) -> None:
             f"kernel '{kernel.name}': only rows of a matrix can be reduced, and only values of its elements and rows "
             "written"
         )
+    if layout == "segments" and not (kernel.only_reduces and "row" not in kernel.kinds[: len(kernel.reads)]):
+        raise UnsupportedError(f"kernel '{kernel.name}': of segments of rows only reductions can be written")
 
 
 def row_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
@@ -85,22 +108,19 @@ def row_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
     ]
 
 
-def row_parameters(kernel: Kernel) -> tuple[tuple[str, str], ...]:
-    """Return name and type of the parameters of a dispatch."""
-    return (*ROW_PARAMETERS, *((name, "f32") for name in kernel.numbers))
+def row_parameters(kernel: Kernel, layout: Layout) -> tuple[tuple[str, str], ...]:
+    """Return name and type of the parameters of a dispatch: `groups` are the rows that a workgroup takes."""
+    segment = (("segment", "u32"),) if layout == "segments" else ()
+    return (*_PARAMETERS, *segment, *((name, "f32") for name in kernel.numbers))
 
 
-def row_source(kernel: Kernel, *, strided: bool = False) -> str:
+def row_source(kernel: Kernel, layout: Layout = "adjacent") -> str:
     """Return the shader of a kernel over a matrix, whose reductions are all along its rows.
 
     `row_bindings` are its bindings, `row_parameters` the parameters of a dispatch.
-
-    Args:
-        kernel: its form.
-        strided: the elements of a row are `inner` apart.
     """
-    layout = _STRIDED if strided else _ADJACENT
-    rows = _Scope(kernel, layout)
+    place = _PLACES[layout]
+    rows = _Scope(kernel, place)
     for together in _passes(kernel):
         _reduce(together, rows)
     elements = rows.elements()
@@ -109,7 +129,7 @@ def row_source(kernel: Kernel, *, strided: bool = False) -> str:
         if value.level:
             per_row.append(_store(kernel, array, "row", rows.name_of(value.name)))
         else:
-            per_element.append(_store(kernel, array, layout.element, elements.name_of(value.name)))
+            per_element.append(_store(kernel, array, place.element, elements.name_of(value.name)))
     body = [*rows.statements, elements.in_pass(*per_element)] if per_element else rows.statements
     if per_row:
         body = [*body, "if member == 0u && row < parameters.rows {", *(f"    {line}" for line in per_row), "}"]
@@ -120,12 +140,14 @@ def _store(kernel: Kernel, array: str, at: str, value: str) -> str:
     return f"stored({value}, {at});" if len(kernel.writes) == 1 else f"{array}_values[{at}] = {value};"
 
 
-def _hook(kernel: Kernel) -> str:
-    """Return the function that stores a result, which lets fusion in; none if there are several."""
-    if len(kernel.writes) > 1:
-        return ""
-    (array,) = kernel.written
-    return f"fn stored(value: f32, at: u32) {{\n    {array}_values[at] = value;\n}}\n\n"
+def _hooks(kernel: Kernel) -> str:
+    """Return the functions that load the only operand and store the only result, which let fusion in."""
+    hooks = ""
+    if len(kernel.reads) == 1:
+        hooks += f"fn loaded(at: u32) -> f32 {{\n    return {kernel.reads[0].name}_values[at];\n}}\n\n"
+    if len(kernel.writes) == 1:
+        hooks += f"fn stored(value: f32, at: u32) {{\n    {kernel.writes[0].array}_values[at] = value;\n}}\n\n"
+    return hooks
 
 
 def _passes(kernel: Kernel) -> Iterator[list[Part]]:
@@ -147,25 +169,25 @@ class _Scope:
 
     Args:
         kernel: whose values.
-        layout: of its arrays.
+        place: of its elements.
         outer: the block around it, where the values of a row are computed.
     """
 
-    def __init__(self, kernel: Kernel, layout: _Layout, outer: _Scope | None = None) -> None:
+    def __init__(self, kernel: Kernel, place: _Place, outer: _Scope | None = None) -> None:
         self.kernel = kernel
-        self.layout = layout
+        self.place = place
         self.outer = outer
         self.statements: list[str] = []
         self.known: set[str] = set()
 
     def elements(self) -> _Scope:
         """Return the block of a pass over the elements."""
-        return _Scope(self.kernel, self.layout, self)
+        return _Scope(self.kernel, self.place, self)
 
     def in_pass(self, *more: str) -> str:
         """Return the pass whose block this is, with more statements at its end."""
         block = indent("\n".join([*self.statements, *more]), "    ")
-        return f"for (var column = member; column < columns; column += group_size) {{\n{block}\n}}"
+        return f"for (var column = begin + member; column < end; column += group_size) {{\n{block}\n}}"
 
     def name_of(self, value: str) -> str:
         """Return the variable that has a value, computed in the outermost block that can."""
@@ -189,13 +211,14 @@ class _Scope:
         if value.part:
             return self.call(value.part.function)
         if value.is_read:
-            return f"{value.name}_values[{self._index(value.level)}]"
+            at = self._index(value.level)
+            return f"loaded({at})" if len(self.kernel.reads) == 1 else f"{value.name}_values[{at}]"
         return "f32(parameters.columns)" if value.name == SIZE else f"parameters.{value.name}"
 
     def _index(self, level: Level) -> str:
         """Return the index at which an array of a level is read."""
         if not level:
-            return self.layout.element
+            return self.place.element
         return "column" if level.isdisjoint(self.kernel.reduced) else "min(row, parameters.rows - 1u)"
 
 
@@ -215,7 +238,7 @@ def _reduce(together: Sequence[Part], rows: _Scope) -> None:
     for part in together:
         share = shares.get(part.function)
         found = f"own_{part.function}" if share is None else share and rows.call(share)
-        combined = f"{_COMBINE[part.combine].of_group}({found}, position, WORKGROUP, groups)"
+        combined = f"{_COMBINE[part.combine].of_group}({found}, lane - number + position, WORKGROUP, groups)"
         rows.declare(part.function, combined if found else "0.0")
 
 
@@ -235,14 +258,15 @@ def _imports(kernel: Kernel) -> str:
     )
 
 
-def _file(kernel: Kernel, layout: _Layout, body: str) -> str:
+def _file(kernel: Kernel, layout: Layout, body: str) -> str:
     used = sorted({part.combine for part in kernel.parts if part.over})
     of_group = ", ".join(_COMBINE[combine].of_group for combine in used)
-    parameters = ", ".join(f"{name}: {type_}" for name, type_ in row_parameters(kernel))
-    bindings = row_bindings(kernel)
+    parameters = ", ".join(f"{name}: {type_}" for name, type_ in row_parameters(kernel, layout))
+    bindings, place = row_bindings(kernel), _PLACES[layout]
+    segments = "let segments = (parameters.columns + parameters.segment - 1u) / parameters.segment;\n"
     return f"""\
 {_imports(kernel)}
-import package::lib::workgroup::WORKGROUP;
+import package::lib::workgroup::{{PASS_INVOCATIONS, WORKGROUP}};
 @if(SUBGROUPS) import package::lib::subgroups::{{{of_group}}};
 @else import package::lib::workgroup::{{{of_group}}};
 
@@ -251,15 +275,18 @@ struct RowParameters {{ {parameters} }}
 {shell.storage(bindings)}
 @group(0) @binding({len(bindings)}) var<uniform> parameters: RowParameters;
 
-{_hook(kernel)}@compute @workgroup_size(WORKGROUP)
+{_hooks(kernel)}@compute @workgroup_size(WORKGROUP)
 fn main({shell.GRID_PARAMETERS}) {{
     let groups = parameters.groups;
     let group_size = WORKGROUP / groups;
-    let position = {layout.position};
-    let member = position % group_size;
-    let row = (workgroup.x + workgroup.y * grid.x) * groups + position / group_size;
-    let first = {layout.first};
-    let columns = select(0u, parameters.columns, row < parameters.rows);
+    let per_pass = min(WORKGROUP, PASS_INVOCATIONS) / groups;
+    let number = lane % PASS_INVOCATIONS;
+    let position = {place.position};
+    let member = lane / PASS_INVOCATIONS * per_pass + position % per_pass;
+    let row = (workgroup.x + workgroup.y * grid.x) * groups + position / per_pass;
+{indent(segments if layout == "segments" else "", "    ")}\
+    let first = {place.first};
+{indent(place.columns, "    ")}
 {indent(body, "    ")}
 }}
 """

@@ -9,20 +9,20 @@ from collections.abc import Iterable, Sequence
 from ..autograd import no_grad, record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import add, mean as mean_of, multiply, subtract
 from .composed import once, record_composed
 from .launch import contiguous, need_float32, need_one_device, write_into
 from .limits import fits, in_parts, narrowed, part_along
 from .reduce import broadcast_to, sum
-from .shape import reshape, strided_view
+from .row_kernels import LAYER_NORM_AFFINE_GRAD, launch_rows, launch_sums, layer_norm_form, layer_norm_grad_form
+from .shape import reshape
 from .unary import rsqrt
 
 __all__ = ["batch_norm", "layer_norm"]
 
-_CHUNK = 64
-"""Rows over which one invocation sums the gradient of a weight."""
+_SEGMENT = 64
+"""Rows over which the gradient of a weight is added up at once."""
 
 
 def layer_norm(
@@ -70,8 +70,6 @@ def layer_norm(
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int, eps: float) -> Tensor:
-    from .row_kernels import launch_rows, layer_norm_form  # which a step without row kernels does not need
-
     columns = math.prod(x.shape[-rank:])
     rows = x.size // columns
     result = empty(x.shape, FLOAT32, x.device)
@@ -89,8 +87,8 @@ def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int
     return record(
         result,
         (x, lambda g, _: _gradient_of_input(g, x, source, weight, statistics, rank, eps)),
-        (weight, lambda g, y: _gradient_of_weight(affine_gradients(g, y), g, x, rank, eps)),
-        (bias, lambda g, y: _gradient_of_bias(affine_gradients(g, y), g, x.shape[-rank:])),
+        (weight, lambda g, y: _gradient_of_weight(affine_gradients(g, y)[0], g, x, rank, eps)),
+        (bias, lambda g, y: _gradient_of_bias(affine_gradients(g, y)[1], g, x.shape[-rank:])),
     )
 
 
@@ -101,8 +99,6 @@ def _matrix(x: Tensor, rows: int) -> Tensor:
 def _gradient_of_input(
     g: Tensor, x: Tensor, source: Tensor, weight: Tensor | None, statistics: Sequence[Tensor], rank: int, eps: float
 ) -> Tensor:
-    from .row_kernels import launch_rows, layer_norm_grad_form
-
     rows, columns = statistics[0].shape[0], math.prod(x.shape[-rank:])
     result = empty(x.shape, FLOAT32, x.device)
     weights = [] if weight is None else [weight]
@@ -124,43 +120,33 @@ def _gradient_of_input(
     return record_composed(result, formula, g, x, *([] if weight is None else [weight]))
 
 
-def _gradients_of_affine(g: Tensor, x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    """Return (2, columns): the gradients of the weight and of the bias. Leaves no history."""
+def _gradients_of_affine(g: Tensor, x: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of the weight and of the bias, (columns,) each. Leaves no history."""
     rows, columns = g.shape
     operands = g, x, mean, scale
     if rows > 1 and not fits(*(operand.strided.view for operand in operands)):
-        middle = max(1, rows // 2 // _CHUNK * _CHUNK)
+        middle = max(1, rows // 2 // _SEGMENT * _SEGMENT)
         first, second = (
             [narrowed(part_along(operand, 0, *at)) for operand in operands] for at in ((0, middle), (middle, rows))
         )
-        return add(_gradients_of_affine(*first), _gradients_of_affine(*second))
-    chunk = max(_CHUNK, -(-rows // g.device.capabilities.max_workgroups))
-    chunks = -(-rows // chunk)
-    partial = empty((chunks, 2, columns), FLOAT32, g.device)
-    g.device.dispatch(
-        cooperative("layer_norm_weight_grad"),
-        [*(operand.view for operand in operands), partial.view],
-        (-(-columns // 64), chunks),
-        (rows, columns, chunk),
-    )
-    return sum(partial, 0) if chunks > 1 else reshape(partial, (2, columns))
+        of_first, of_second = _gradients_of_affine(*first), _gradients_of_affine(*second)
+        return add(of_first[0], of_second[0]), add(of_first[1], of_second[1])
+    results = empty((columns,), FLOAT32, g.device), empty((columns,), FLOAT32, g.device)
+    launch_sums(LAYER_NORM_AFFINE_GRAD, results, operands, (1, rows, columns), _SEGMENT)
+    return results
 
 
-def _gradient_of_weight(affine_gradients: Tensor, g: Tensor, x: Tensor, rank: int, eps: float) -> Tensor:
+def _gradient_of_weight(result: Tensor, g: Tensor, x: Tensor, rank: int, eps: float) -> Tensor:
     def formula(g: Tensor, x: Tensor) -> Tensor:
         normalized, _ = _normalized(x, tuple(range(-rank, 0)), eps)
         return sum(multiply(g, normalized), tuple(range(x.ndim - rank)))
 
-    shape = x.shape[-rank:]
-    result = reshape(strided_view(affine_gradients, (affine_gradients.shape[1],), (1,)), shape)
-    return record_composed(result, formula, g, x)
+    return record_composed(reshape(result, x.shape[-rank:]), formula, g, x)
 
 
-def _gradient_of_bias(affine_gradients: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    columns = affine_gradients.shape[1]
-    result = reshape(strided_view(affine_gradients, (columns,), (1,), affine_gradients.strided.start + columns), shape)
+def _gradient_of_bias(result: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
     shape_of_g = g.shape
-    return record(result, (g, lambda h, _: broadcast_to(h, shape_of_g)))
+    return record(reshape(result, shape), (g, lambda h, _: broadcast_to(h, shape_of_g)))
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:

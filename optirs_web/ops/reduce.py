@@ -12,8 +12,9 @@ from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, empty
 from .creation import full
-from .launch import broadcast_shapes, broadcast_strides, contiguous, need_float32, row_kernel
+from .launch import broadcast_shapes, broadcast_strides, contiguous, need_float32
 from .limits import compute_part, fits, narrowed, part_along
+from .row_kernels import SUM, launch_sums
 from .shape import permute, reshape, strided_view
 
 __all__ = [
@@ -33,9 +34,6 @@ Axes = int | Sequence[int] | None
 
 _COLUMN_PARTS = 16
 """Parts of an axis that are reduced at once, where two of its elements are more than fits a binding."""
-
-_CHUNK = 4096
-"""Elements that one workgroup adds up; a longer axis takes another pass over the partial sums."""
 
 
 def normalize_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -174,17 +172,7 @@ def reduce_into(
 
 def sum_into(result: Tensor, x: Tensor) -> None:
     """Enqueue the sum over the middle axis of three, of contiguous elements that fit a binding."""
-    (outer, length, inner), view = x.shape, x.view
-    while True:
-        chunks = max(1, -(-length // _CHUNK))
-        count = outer * chunks * inner
-        target = result if chunks == 1 else empty((count,), FLOAT32, x.device)
-        kernel, rows_per_workgroup = row_kernel(x.device, "sum", length, count, inner)
-        parameters = outer, length, inner, min(length, _CHUNK), rows_per_workgroup
-        x.device.dispatch(kernel, [view, target.view], -(-count // rows_per_workgroup), parameters)
-        if chunks == 1:
-            return
-        view, length = target.view, chunks
+    launch_sums(SUM, [result], [x], x.shape)
 
 
 def sum(

@@ -6,11 +6,27 @@ from collections.abc import Sequence
 from functools import cache
 
 from ..kernel import Kernel, Online, Part, Read, Write
+from ..lower.shader import Layout
+from ..runtime.dtypes import FLOAT32
 from ..runtime.form_kernels import form_kernel
-from ..tensors import Tensor
+from ..tensors import Tensor, empty
 from .launch import Shape, row_constants
 
-__all__ = ["LOG_SOFTMAX", "ROW_KERNELS", "SOFTMAX", "launch_rows", "layer_norm_form", "layer_norm_grad_form"]
+__all__ = [
+    "LAYER_NORM_AFFINE_GRAD",
+    "LOG_SOFTMAX",
+    "SOFTMAX",
+    "SUM",
+    "SUM_OF_TWO",
+    "launch_rows",
+    "launch_sums",
+    "layer_norm_form",
+    "layer_norm_grad_form",
+    "named_row_kernels",
+]
+
+_SEGMENT = 4096
+"""Elements that one workgroup adds up; a longer row takes another pass over the sums of its segments."""
 
 _ROW = (-1,)
 _COLUMN = (-2,)
@@ -101,10 +117,32 @@ def layer_norm_grad_form(has_weight: bool) -> Kernel:
     )
 
 
-ROW_KERNELS = {
-    kernel.name: kernel for kernel in (SOFTMAX, LOG_SOFTMAX, layer_norm_form(True, True), layer_norm_grad_form(True))
-}
-"""The row kernels by name; where there are several of a name, the longest."""
+LAYER_NORM_AFFINE_GRAD = Kernel(
+    "layer_norm_affine_grad",
+    ("rows", "layer_norm"),
+    2,
+    (Read("grad"), Read("x"), Read("mean", over=_COLUMN), Read("scale", over=_COLUMN)),
+    (Part("weight_grad", over=_ROW), Part("bias_grad", over=_ROW)),
+    (Write("weight_grad", "weight_grad"), Write("bias_grad", "bias_grad")),
+)
+"""The gradients of layer normalization by weight and bias: what is reduced here are the columns of the matrix."""
+
+SUM = Kernel("sum", ("rows", "sum"), 2, _X, (Part("sum", over=_ROW),), (Write("sum", "result"),))
+SUM_OF_TWO = Kernel(
+    "sum_of_two",
+    ("rows", "sum"),
+    2,
+    (*_X, Read("second")),
+    (Part("sum", over=_ROW), Part("second_sum", over=_ROW)),
+    (Write("sum", "result"), Write("second_sum", "second_result")),
+)
+
+
+def named_row_kernels() -> dict[str, Kernel]:
+    """Return the row kernels by name; where there are several of a name, the longest."""
+    norms = layer_norm_form(has_weight=True, has_bias=True), layer_norm_grad_form(has_weight=True)
+    kernels = SOFTMAX, LOG_SOFTMAX, *norms, LAYER_NORM_AFFINE_GRAD, SUM, SUM_OF_TWO
+    return {kernel.name: kernel for kernel in kernels}
 
 
 def launch_rows(
@@ -113,19 +151,47 @@ def launch_rows(
     operands: Sequence[Tensor],
     shape: Shape,
     numbers: Sequence[float] = (),
+    segment: int = 0,
 ) -> None:
     """Enqueue a kernel that reduces rows along the middle axis of arrays (outer, length, inner), all contiguous.
 
     Args:
         kernel: its form.
-        results: the arrays that it writes.
+        results: the arrays that it writes: of values of rows (outer, inner), or (outer, segments, inner).
         operands: those that it reads.
         shape: of that of elements, which is not empty.
         numbers: what it is given.
+        segment: the most elements that are reduced together; 0 for all.
     """
     outer, length, inner = shape
     device, rows = results[0].device, outer * inner
-    constants, rows_per_workgroup = row_constants(device, length, rows, inner)
+    layout: Layout = "strided" if inner > 1 else "adjacent"
+    segments: tuple[int, ...] = ()
+    if 0 < segment < length:
+        rows, layout, segments = rows * -(-length // segment), "segments", (segment,)
+    constants, rows_per_workgroup = row_constants(device, min(length, segment or length), rows, inner)
     views = [*(x.view for x in operands), *(x.view for x in results)]
-    parameters = rows, length, inner, rows_per_workgroup, *numbers
-    device.dispatch(form_kernel(kernel, inner > 1, **constants), views, -(-rows // rows_per_workgroup), parameters)
+    parameters = rows, length, inner, rows_per_workgroup, *segments, *numbers
+    device.dispatch(form_kernel(kernel, layout, **constants), views, -(-rows // rows_per_workgroup), parameters)
+
+
+def launch_sums(
+    kernel: Kernel, results: Sequence[Tensor], operands: Sequence[Tensor], shape: Shape, segment: int = _SEGMENT
+) -> None:
+    """Enqueue a kernel that writes one sum or two of each row, by segments whose results are added up.
+
+    Args:
+        kernel: its form.
+        results: (outer, inner).
+        operands: those that it reads; see `launch_rows`.
+        shape: (outer, length, inner), of which none is 0.
+        segment: the most elements that are added up at once.
+    """
+    outer, length, inner = shape
+    count = -(-length // segment)
+    if count == 1:
+        launch_rows(kernel, results, operands, shape)
+        return
+    partial = [empty((outer * count * inner,), FLOAT32, result.device) for result in results]
+    launch_rows(kernel, partial, operands, shape, segment=segment)
+    launch_sums(SUM if len(results) == 1 else SUM_OF_TWO, results, partial, (outer, count, inner))

@@ -11,6 +11,7 @@ from .arithmetic import divide, multiply, subtract
 from .launch import need_float32
 from .limits import in_parts
 from .reduce import normalize_axes, one_axis, sum
+from .row_kernels import LOG_SOFTMAX, SOFTMAX, launch_rows
 from .unary import exp, log
 
 __all__ = ["log_softmax", "softmax"]
@@ -66,8 +67,6 @@ def _softmax(x: Tensor, along: int, *, is_log: bool) -> Tensor:
     shape = math.prod(x.shape[:along]), x.shape[along], math.prod(x.shape[along + 1 :])
     if FLOAT32.nbytes(shape[1] * shape[2]) > x.device.capabilities.max_binding_bytes:
         return _by_operations(x.detach(), along, is_log=is_log)
-    from .row_kernels import LOG_SOFTMAX, SOFTMAX, launch_rows  # which a loss that takes this module may not need
-
     result = empty(x.shape, FLOAT32, x.device)
     if x.size:
         target, source = (Tensor(tensor.view, shape, tensor.dtype) for tensor in (result, x))

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from ..kernel import Kernel as Form
 from ..runtime.blocked_products import BlockedProductKernel
+from ..runtime.form_kernels import FormKernel
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, GeneratedKernel, Kernel
 from ..runtime.packed_kernels import PackedKernel
@@ -143,7 +145,6 @@ _COUNTS: dict[str, Callable[[Parameters, Mapping[str, int], int], int]] = {
     "convolution_quads": _of_convolution_quads,
     "extremum": _of_reduction,
     "matmul": _of_matmul,
-    "sum": _of_reduction,
 }
 """Operations of cooperative kernels, from their parameters and from the bytes of their bindings and of the largest that
 they write."""
@@ -157,11 +158,18 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
             return int(values["size"]) * _per_element(kernel, tuple(step.function for step in fused.steps))
         case GeneratedKernel() if "blocks" in sizes:  # of an arena; each has 8 bytes in the table
             return sizes["blocks"] // 8 * BLOCK * _per_element(kernel, (getattr(kernel, "part", ""),))
+        case FormKernel(form=form):
+            return kernel.elements(values) * _per_element_of_form(form)
         case CooperativeKernel(name=name) if name in _COUNTS:
             return _COUNTS[name](values, sizes, written)
-        case FusedKernel(base=base, hook=hook, fused=fused) if base.name in _COUNTS:
-            operations = _COUNTS[base.name](values, sizes, written)
-            elements = written // 4 if hook.function == "stored" else operations  # loaded elements are added once each
+        case FusedKernel(base=base, hook=hook, fused=fused):
+            operations = _operations(base, values, sizes, written)
+            if operations is None:
+                return None
+            elements = written // 4
+            if hook.function == "loaded":
+                assert isinstance(base, FormKernel)
+                elements = base.elements(values)
             return operations + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
         case BlockedProductKernel(base=base, before=before, after=after, layout=layout):
             operations = _COUNTS[base.name](values, sizes, written)
@@ -171,6 +179,16 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
                     operations += elements * _per_element(functions, names)
             return operations
     return None
+
+
+@cache
+def _per_element_of_form(form: Form) -> int:
+    """Return the operations for an element: of functions that are called for each, and one for each reduction."""
+    parts = [(value.name, value.part) for value in form.values.values() if value.part]
+    called = [name for name, _ in parts if not form.level_of_call(form.values[name])]
+    return sum(bool(part.over) for _, part in parts) + sum(
+        operations_of_function(form.map_module, name) for name in called
+    )
 
 
 @cache

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from ..kernel import Kernel as Form
-from ..lower.shader import need_row_kernel, row_bindings, row_parameters, row_source
+from ..lower.shader import Layout, need_row_kernel, row_bindings, row_parameters, row_source
 from ..wgsl import parse, syntax
 from .kernels import Binding, SourceKernel, bindings_of
 
@@ -19,44 +19,54 @@ class FormKernel(SourceKernel):
 
     Attributes:
         form: what it computes.
-        strided: the elements of a row are not next to each other; see `lower.shader`.
+        layout: of the elements of a row; see `lower.shader`.
     """
 
     overwrites = True
     stays_in_bounds = True  # what is read and written are elements of rows that there are
 
-    def __init__(self, form: Form, strided: bool, constants: Mapping[str, Any]) -> None:
+    def __init__(self, form: Form, layout: Layout, constants: Mapping[str, Any]) -> None:
         """Use `form_kernel`, which makes each kernel once."""
-        need_row_kernel(form)
+        need_row_kernel(form, layout)
         super().__init__(form.name, constants)
         self.form = form
-        self.strided = strided
+        self.layout = layout
 
     @cached_property
     def source(self) -> syntax.Module:
         """The shader, parsed; its overrides say how a row is reduced."""
-        return parse(row_source(self.form, strided=self.strided), f"<generated {self.name}>")
+        return parse(row_source(self.form, self.layout), f"<generated {self.name}>")
+
+    def with_constants(self, constants: Mapping[str, Any]) -> FormKernel:
+        """Return the kernel with these overrides."""
+        return form_kernel(self.form, self.layout, **constants)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Those of rows, then the numbers that the form needs."""
-        return row_parameters(self.form)
+        return row_parameters(self.form, self.layout)
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
         """The arrays that it reads, then those that it writes, known without making the shader."""
         return bindings_of(row_bindings(self.form))
 
+    def elements(self, parameters: Mapping[str, Any]) -> int:
+        """Return the number of elements of all rows, by the parameters of a dispatch."""
+        columns = int(parameters["columns"])
+        segments = -(-columns // parameters["segment"]) if self.layout == "segments" else 1
+        return int(parameters["rows"]) // segments * columns
+
 
 @cache
-def _form_kernel(form: Form, strided: bool, constants: tuple[tuple[str, Any], ...]) -> FormKernel:
-    return FormKernel(form, strided, dict(constants))
+def _form_kernel(form: Form, layout: Layout, constants: tuple[tuple[str, Any], ...]) -> FormKernel:
+    return FormKernel(form, layout, dict(constants))
 
 
-def form_kernel(form: Form, strided: bool = False, /, **constants: bool | float) -> FormKernel:
+def form_kernel(form: Form, layout: Layout = "adjacent", /, **constants: bool | float) -> FormKernel:
     """Return the kernel of a form with these overrides of its shader; see `FormKernel`.
 
     Raises:
         UnsupportedError: the lowerings lack what the form needs.
     """
-    return _form_kernel(form, strided, tuple(sorted(constants.items())))
+    return _form_kernel(form, layout, tuple(sorted(constants.items())))

@@ -16,7 +16,10 @@ HOOKS = {
     "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
     "layer_norm_grad": {"stored": Hook("stored", "result_values", "RowParameters")},
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters", ("rows", "columns"))},
-    "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},
+    "sum": {
+        "loaded": Hook("loaded", "x_values", "RowParameters"),
+        "stored": Hook("stored", "result_values", "RowParameters"),
+    },
 }
 """The kernels that let map functions in, and where."""
 

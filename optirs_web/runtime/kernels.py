@@ -33,7 +33,7 @@ __all__ = [
 
 _CONVOLUTIONS = frozenset({"convolution", "convolution_band", "convolution_quads"})
 # Cooperative kernels that write all of their results, and read nothing of them before.
-_OVERWRITING = _CONVOLUTIONS | {"matmul", "sum"}
+_OVERWRITING = _CONVOLUTIONS | {"matmul"}
 # Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
 _IN_BOUNDS = _CONVOLUTIONS | {"attention", "attention_grad", "batched_matmul", "matmul"}
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
@@ -126,6 +126,10 @@ class SourceKernel(Kernel):
     def source(self) -> syntax.Module:
         """The file, parsed."""
 
+    @abstractmethod
+    def with_constants(self, constants: Mapping[str, Any]) -> SourceKernel:
+        """Return the kernel with these overrides."""
+
     @cached_property
     def module(self) -> syntax.Module:
         """The file with its imports and overrides resolved."""
@@ -145,6 +149,10 @@ class CooperativeKernel(SourceKernel):
     def source(self) -> syntax.Module:
         """The file, parsed."""
         return package_loader()(("kernels", self.name))
+
+    def with_constants(self, constants: Mapping[str, Any]) -> CooperativeKernel:
+        """Return the kernel with these overrides."""
+        return cooperative(self.name, **constants)
 
 
 @cache

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShaderError
 from .backend import AdapterInfo, Backend, Capabilities, Handle
-from .kernels import CooperativeKernel, cooperative
+from .kernels import CooperativeKernel, SourceKernel, cooperative
 
 if TYPE_CHECKING:
     from .subgroup_matrices import MatrixTile
@@ -414,7 +414,7 @@ def grid_of_products(rows: int, columns: int, products: int, tile: Tile | Matrix
     return -(-columns // tile.columns), -(-rows // tile.rows) * products
 
 
-def tile_of(kernel: CooperativeKernel) -> Tile | MatrixTile | None:
+def tile_of(kernel: SourceKernel) -> Tile | MatrixTile | None:
     """The tile of a kernel; None if it is by quads."""
     if "QUADS" in kernel.constants:
         return None
@@ -425,7 +425,7 @@ def tile_of(kernel: CooperativeKernel) -> Tile | MatrixTile | None:
     return Tile(*(int(kernel.constants.get(name, value)) for name, value in SMALL.constants().items()))
 
 
-def products_of_grid(kernel: CooperativeKernel, rows: int, columns: int, grid: Sequence[int]) -> int:
+def products_of_grid(kernel: SourceKernel, rows: int, columns: int, grid: Sequence[int]) -> int:
     """How many products a launch of the kernel computes."""
     return grid[1] // grid_of_products(rows, columns, 1, tile_of(kernel))[1]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .backend import Capabilities, MatrixShape
 
 if TYPE_CHECKING:
-    from .kernels import CooperativeKernel
+    from .kernels import CooperativeKernel, SourceKernel
 
 __all__ = [
     "FEATURE",
@@ -146,7 +146,7 @@ def by_matrices(name: str, tile: MatrixTile, shape: MatrixShape, largest_subgrou
     return cooperative(name, MATRICES=True, **halves, **tile.constants(), **sizes, **subgroup)
 
 
-def shape_of(kernel: CooperativeKernel) -> MatrixShape | None:
+def shape_of(kernel: SourceKernel) -> MatrixShape | None:
     """Return the shape of the matrices that a kernel multiplies; None for a kernel without matrices."""
     constants = kernel.constants
     if "MATRICES" not in constants:

@@ -107,3 +107,13 @@ fn offset(sum: f32, size: f32) -> f32 {
 fn input_grad(scaled: f32, centred: f32, slope: f32, offset: f32) -> f32 {
     return scaled - (centred * slope + offset);
 }
+
+// The gradients by weight and bias are sums over the rows: here an element is of a column, and has the row's mean and scale.
+
+fn weight_grad(grad: f32, x: f32, mean: f32, scale: f32) -> f32 {
+    return grad * ((x - mean) * scale);
+}
+
+fn bias_grad(grad: f32) -> f32 {
+    return grad;
+}

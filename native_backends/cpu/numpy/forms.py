@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ....kernel import Kernel
 from ....lower.arrays import Reductions, lowered, table_shapes
 from ....runtime.form_kernels import FormKernel
 from ....runtime.kernels import SourceKernel
@@ -39,40 +41,85 @@ _OF_COLUMNS = Reductions(
 
 
 def bind_form(kernel: FormKernel, arrays: Sequence[Array], values: Mapping[str, Any]) -> Callable[[], None]:
-    """Return a call that runs the kernel over these buffers, in blocks of rows that fit a core's cache."""
+    """Return a call that runs the kernel over these buffers."""
     form, columns, inner = kernel.form, values["columns"], values["inner"]
+    numbers = [np.float32(values[name]) for name in form.numbers]
+    if kernel.layout == "segments":
+        return partial(_run_segments, form, arrays, values, numbers)
     space = (values["rows"], columns) if inner == 1 else (values["rows"] // inner, columns, inner)
     shapes = table_shapes(space)
-    read, written = form.kinds
-    kinds = (*read, *written)
-    tables = [_table(array, shapes[kind]) for array, kind in zip(arrays, kinds, strict=True)]
-    read_count = len(read)
-    of_elements = [number for number, kind in enumerate(written) if kind == "element"]
-    numbers = [np.float32(values[name]) for name in form.numbers]
-    is_copied = 1 < inner <= _NARROW
-    compute, memory_count = lowered(form, NUMPY, _OF_COLUMNS if inner > _NARROW else _OF_ROWS)
+    tables = [_table(array, shapes[kind]) for array, kind in zip(arrays, form.kinds, strict=True)]
+    return partial(_run, form, tables, numbers, space, [kind != "column" for kind in form.kinds])
 
-    def run() -> None:
-        memory: list[Array] = []
-        for rows in row_blocks(space[0], columns * inner):
-            count = min(rows.stop, space[0]) - rows.start
-            parts = [table if kind == "column" else table[rows] for table, kind in zip(tables, kinds, strict=True)]
-            shape = count, *space[1:]
-            if is_copied:
-                parts = [part.swapaxes(1, 2) for part in parts]
-                parts[:read_count] = [part.reshape(-1, part.shape[2]) for part in parts[:read_count]]
-                shape = count * inner, columns
-            targets = parts[read_count:]
-            memory = memory or [np.empty(shape, np.float32) for _ in range(memory_count + is_copied * len(of_elements))]
-            free = [array[: shape[0]] for array in memory]
-            outs = [free.pop() if is_copied else targets[number] for number in of_elements]
-            for target, result in zip(
-                targets, compute(columns, *parts[:read_count], *numbers, *outs, *free), strict=True
-            ):
-                if result is not target:
-                    target[...] = result.reshape(target.shape)
 
-    return run
+def _run_segments(form: Kernel, arrays: Sequence[Array], values: Mapping[str, Any], numbers: Sequence[Any]) -> None:
+    """Reduce segments of rows: those that are whole, then the rest of each row."""
+    columns, inner, segment = values["columns"], values["inner"], values["segment"]
+    segments, whole = -(-columns // segment), columns // segment
+    outer = values["rows"] // (segments * inner)
+    shapes = {"element": (outer, columns, inner), "row": (outer, segments, inner), "column": (1, columns, 1)}
+    tables = [_table(array, shapes[kind]) for array, kind in zip(arrays, form.kinds, strict=True)]
+    for first, end, count in ((0, whole, whole), (whole, segments, 1)):
+        if first == end:
+            continue
+        length = min(segment, columns - first * segment)
+        space = (outer * count, length) if inner == 1 else (outer * count, length, inner)
+        parts = []
+        for table, kind in zip(tables, form.kinds, strict=True):
+            if kind == "row":
+                part = table[:, first:end]
+            else:
+                part = table[:, first * segment : first * segment + count * length]
+                part = np.broadcast_to(part, (outer, *part.shape[1:]))
+            parts.append(part)
+        shaped = [part.reshape(*space[:1], -1, *part.shape[2 : len(space)]) for part in parts]
+        _run(form, shaped, numbers, space, [True] * len(shaped))
+        for part, result, kind in zip(parts, shaped, form.kinds, strict=True):
+            if kind == "row" and not np.may_share_memory(part, result):
+                part[...] = result.reshape(part.shape)
+
+
+def _run(
+    form: Kernel, tables: Sequence[Array], numbers: Sequence[Any], space: tuple[int, ...], by_rows: Sequence[bool]
+) -> None:
+    """Compute in blocks of rows that fit a core's cache; at once where nothing is computed for elements.
+
+    Args:
+        form: the kernel.
+        tables: what it reads and writes, with the axes of the index space, of length 1 where it has none.
+        numbers: its numbers.
+        space: (rows, columns), or (outer, columns, inner) where the rows are along two axes.
+        by_rows: for each table, whether it has the first of the axes.
+    """
+    read_count, columns, inner = len(form.reads), space[1], math.prod(space[2:])
+    compute, memory_count = lowered(form, NUMPY, _OF_ROWS)
+    of_elements = [number for number, kind in enumerate(form.kinds[read_count:]) if kind == "element"]
+    keeps_elements = bool(memory_count or of_elements)
+    is_copied = keeps_elements and 1 < inner <= _NARROW
+    if inner > 1 and not is_copied:
+        compute, _ = lowered(form, NUMPY, _OF_COLUMNS)
+    memory: list[Array] = []
+    for rows in row_blocks(space[0], columns * inner) if keeps_elements else [slice(0, space[0])]:
+        parts = [table[rows] if is_own else table for table, is_own in zip(tables, by_rows, strict=True)]
+        shape = min(rows.stop, space[0]) - rows.start, *space[1:]
+        if is_copied:
+            parts = [part.swapaxes(1, 2) for part in parts]
+            parts[:read_count] = [_as_rows(part, inner) for part in parts[:read_count]]
+            shape = shape[0] * inner, columns
+        targets = parts[read_count:]
+        memory = memory or [np.empty(shape, np.float32) for _ in range(memory_count + is_copied * len(of_elements))]
+        free = [array[: shape[0]] for array in memory]
+        outs = [free.pop() if is_copied else targets[number] for number in of_elements]
+        for target, result in zip(targets, compute(columns, *parts[:read_count], *numbers, *outs, *free), strict=True):
+            if result is not target:
+                target[...] = result.reshape(target.shape)
+
+
+def _as_rows(table: Array, inner: int) -> Array:
+    """Return (outer, inner, columns) as (outer inner, columns), also where the rows along `inner` are one."""
+    if table.shape[1] < inner and table.shape[0] > 1:
+        table = table.repeat(inner, axis=1)
+    return table.reshape(-1, table.shape[2])
 
 
 def _table(array: Array, shape: tuple[int, ...]) -> Array:

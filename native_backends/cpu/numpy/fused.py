@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.form_kernels import FormKernel
 from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ....runtime.kernels import Binding
 from ....wgsl.fused_shell import Argument, Fused
@@ -185,6 +186,5 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
 
 def loaded_size(kernel: FusedKernel, values: Parameters) -> int:
     """Elements that the base reads through its hook."""
-    if kernel.base.name == "sum":
-        return int(values["outer"] * values["length"] * values["inner"])
-    raise TypeError(f"how much kernel '{kernel.base.name}' loads is not known to the cpu device")
+    assert isinstance(kernel.base, FormKernel)
+    return kernel.base.elements(values)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...arrays import numpy_arrays
 from ...arrays.routines import ROUTINES
-from . import losses, normalization, reductions, windows
+from . import losses, windows
 
 __all__ = ["REPLACEMENTS", "Array", "Parameters"]
 
@@ -24,7 +24,5 @@ Parameters = Mapping[str, Any]
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     **{name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()},
     **losses.REPLACEMENTS,
-    **normalization.REPLACEMENTS,
-    **reductions.REPLACEMENTS,
     **windows.REPLACEMENTS,
 }

@@ -25,7 +25,7 @@ from ...wgsl import rule_shell, slot_storage
 from ...wgsl.shell import BLOCK, LOOP
 from ..backend import Capabilities
 from ..fused_kernels import FusedKernel, FusedMapKernel, fused_kernel
-from ..kernels import CooperativeKernel, ElementwiseKernel, Kernel, cooperative
+from ..kernels import ElementwiseKernel, Kernel, SourceKernel
 from ..launches import Launch
 from ..products import QUAD_INVOCATIONS, SMALL, TILES, Tile, grid_of_products, products_of_grid, tile_of
 from ..rule_kernels import UpdateKernel
@@ -118,8 +118,8 @@ class _Cooperative(Tunable):
     def with_constants(kernel: Kernel, constants: Mapping[str, int]) -> Kernel:
         """The kernel with these overrides."""
         if isinstance(kernel, FusedKernel):
-            return fused_kernel(cooperative(kernel.base.name, **constants), kernel.hook, kernel.fused)
-        return cooperative(kernel.name, **constants)
+            return fused_kernel(kernel.base.with_constants(constants), kernel.hook, kernel.fused)
+        return _base_of(kernel).with_constants(constants)
 
 
 _BY_QUADS: Choice = (0,) * len(SMALL)
@@ -133,9 +133,9 @@ def _tile(choice: Choice) -> Tile | MatrixTile | None:
     return None if choice == _BY_QUADS else Tile(*choice)
 
 
-def _base_of(kernel: Kernel) -> CooperativeKernel:
+def _base_of(kernel: Kernel) -> SourceKernel:
     base = kernel.base if isinstance(kernel, FusedKernel) else kernel
-    assert isinstance(base, CooperativeKernel)
+    assert isinstance(base, SourceKernel)
     return base
 
 
@@ -215,13 +215,14 @@ class _Sums(_Cooperative):
         return choice[0], 8 * choice[0]
 
     def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
-        groups = int(launch.parameters[4])
+        groups = int(launch.parameters[3])
         return choice[0] >= groups and super().allows(launch, choice, capabilities)
 
     def shape_class(self, launch: Launch) -> str:
-        outer, length, inner, chunk = map(int, launch.parameters[:4])
-        results = outer * -(-length // chunk) * inner
-        return f"{_up(results, 2)} of {_up(chunk)}" + (" strided" if inner > 1 else "")
+        rows, columns, inner = map(int, launch.parameters[:3])
+        names = [name for name, _ in launch.kernel.parameters]
+        length = int(launch.parameters[names.index("segment")]) if "segment" in names else columns
+        return f"{_up(rows, 2)} of {_up(length)}" + (" strided" if inner > 1 else "")
 
 
 class _Maps(Tunable):
@@ -283,17 +284,17 @@ _PRODUCTS, _SUMS, _MAPS, _UPDATES = _Products(), _Sums(), _Maps(), _Updates()
 TUNABLE: dict[str, Tunable] = {tunable.name: tunable for tunable in (_PRODUCTS, _SUMS, _MAPS, _UPDATES)}
 """By name."""
 
-_OF_FILES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCTS, "sum": _SUMS}
+_OF_NAMES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCTS, "sum": _SUMS}
 
 
 @cache
 def tunable_of(kernel: Kernel) -> Tunable | None:
     """Return the family of kernels that this kernel is tuned in; None if it is not tuned."""
     match kernel:
-        case CooperativeKernel(name=name):
-            return _OF_FILES.get(name)
+        case SourceKernel(name=name):
+            return _OF_NAMES.get(name)
         case FusedKernel(base=base):
-            return _OF_FILES.get(base.name)
+            return _OF_NAMES.get(base.name)
         case ElementwiseKernel() | FusedMapKernel():
             return _MAPS
         case UpdateKernel():
