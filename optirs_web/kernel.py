@@ -6,22 +6,26 @@ column (-2,). A part is a function of a file of ``shaders``: its parameters name
 follows from theirs. Only reductions name axes, and nothing names a workgroup, a stride or a byte: a lowering finds
 those for a target (`lower.shader`, `lower.arrays`). `ops.row_kernels` has softmax as an example.
 
-Beside them there are `numbers`, which a launch gives, and `size`, how many elements a reduction combines, as f32.
+Beside them there are `numbers`, which a launch gives, and how many elements a reduction combines: `size` as f32, and
+`count` as u32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from .wgsl import link, package_loader, syntax
 
-__all__ = ["SIZE", "Axes", "Kernel", "Kind", "Level", "Online", "Part", "Read", "Value", "Write"]
+__all__ = ["COUNT", "SIZE", "Axes", "Kernel", "Kind", "Level", "Online", "Part", "Read", "Take", "Value", "Write"]
 
 SIZE = "size"
-"""The value that says how many elements a reduction combines."""
+"""The value that says how many elements a reduction combines, as f32."""
+
+COUNT = "count"
+"""The same as u32."""
 
 Axes = tuple[int, ...]
 """Axes of the index space, from its end: -1 is the last."""
@@ -35,15 +39,17 @@ Kind = Literal["element", "row", "column", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A value that is loaded from an array of float32.
+    """A value that is loaded from an array.
 
     Attributes:
         name: of the value and of the array.
         over: the axes of the index space that the array lacks.
+        type: of an element.
     """
 
     name: str
     over: Axes = ()
+    type: Literal["f32", "i32"] = "f32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Take:
+    """One element of each row of an array that is read.
+
+    Attributes:
+        name: of the value.
+        array: of elements, or of columns.
+        at: the value that says which, a u32 below the number of columns.
+    """
+
+    name: str
+    array: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
-    """A value that is kept in an array, which has no axis along which the value is the same."""
+    """A value, an f32, that is kept in an array, which has no axis along which the value is the same."""
 
     value: str
     array: str
@@ -97,16 +118,20 @@ class Value:
 
     Attributes:
         name: of the array, the number or the function; no two are the same.
-        arguments: the values that the part needs, in the order of its function's parameters.
-        part: what computes it; None if nothing does.
-        is_read: it is loaded from an array.
+        arguments: the values that the part needs, in the order of its function's parameters; or what is taken, and
+            where.
+        source: what loads or computes it; None if it is a number.
     """
 
     name: str
     level: Level
     arguments: tuple[str, ...] = ()
-    part: Part | None = None
-    is_read: bool = False
+    source: Read | Part | Take | None = None
+
+    @property
+    def part(self) -> Part | None:
+        """The function that computes it, if there is one."""
+        return self.source if isinstance(self.source, Part) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +143,9 @@ class Kernel:
         file: folder and name of the file in ``shaders`` that has the functions.
         rank: number of axes of the index space.
         reads: the arrays that it reads.
-        parts: in an order in which each comes after those whose values it needs.
+        parts: functions, and what is taken from arrays, each after those whose values it needs.
         writes: the arrays that it writes, all of each.
-        numbers: float32, the same for all elements, which a launch gives.
+        numbers: name and type of what a launch gives, the same for all elements.
         online: how some of its reductions are found together.
     """
 
@@ -128,9 +153,9 @@ class Kernel:
     file: tuple[str, str]
     rank: int
     reads: tuple[Read, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[Part | Take, ...]
     writes: tuple[Write, ...]
-    numbers: tuple[str, ...] = ()
+    numbers: Mapping[str, Literal["f32", "i32"]] = field(default_factory=dict)
     online: Online | None = None
 
     @property
@@ -141,7 +166,7 @@ class Kernel:
     @property
     def functions(self) -> tuple[str, ...]:
         """The names of the functions that it uses."""
-        parts = [part.function for part in self.parts]
+        parts = [part.function for part in self.parts if isinstance(part, Part)]
         if self.online is not None:
             parts += [self.online.start, self.online.update, *filter(None, self.online.shares.values())]
         return tuple(parts)
@@ -152,12 +177,16 @@ class Kernel:
         return link(self.parsed, roots=list(self.functions))
 
     def function(self, name: str) -> syntax.Function:
-        """Return a function of the file.
+        """Return a function of the file, or one that it imports.
 
         Raises:
             ValueError: it has none of that name.
         """
-        for declaration in self.parsed.declarations:
+        declarations = self.parsed.declarations
+        for declaration in declarations:
+            if isinstance(declaration, syntax.Import) and name in declaration.names:
+                declarations = package_loader()(declaration.path).declarations
+        for declaration in declarations:
             if isinstance(declaration, syntax.Function) and declaration.name == name:
                 return declaration
         raise self._error(f"shaders/{'/'.join(self.file)}.wgsl has no function '{name}'")
@@ -166,15 +195,15 @@ class Kernel:
     def _named(self) -> tuple[dict[str, Value], dict[str, str]]:
         """All values, and which of them each name stands for in the end."""
         everywhere = frozenset(range(-self.rank, 0))
-        values = {read.name: Value(read.name, frozenset(read.over), is_read=True) for read in self.reads}
-        values |= {name: Value(name, everywhere) for name in (*self.numbers, SIZE)}
+        values = {read.name: Value(read.name, frozenset(read.over), source=read) for read in self.reads}
+        values |= {name: Value(name, everywhere) for name in (*self.numbers, SIZE, COUNT)}
         meant = {name: name for name in values}
         for part in self.parts:
-            value = self._computed(part, values, meant)
-            if part.function in values:
-                raise self._error(f"two values are called '{part.function}'")
-            values[part.function] = value
-            meant[part.gives or part.function] = part.function
+            value = self._computed(part, values, meant) if isinstance(part, Part) else self._taken(part, values, meant)
+            if value.name in values:
+                raise self._error(f"two values are called '{value.name}'")
+            values[value.name] = value
+            meant[part.gives or value.name if isinstance(part, Part) else value.name] = value.name
         return values, meant
 
     @property
@@ -203,7 +232,7 @@ class Kernel:
     @cached_property
     def reduced(self) -> Axes:
         """The axes along which it reduces; () if it does not."""
-        return next((part.over for part in self.parts if part.over), ())
+        return next((part.over for part in self.parts if isinstance(part, Part) and part.over), ())
 
     def kind_of(self, value: str) -> Kind:
         """Return what a value is for."""
@@ -231,6 +260,12 @@ class Kernel:
             raise self._error(f"{part.function} is the same along what it reduces, {part.over}")
         return Value(part.function, level | frozenset(part.over), arguments, part)
 
+    def _taken(self, take: Take, values: dict[str, Value], meant: dict[str, str]) -> Value:
+        if take.at not in meant or not any(read.name == take.array for read in self.reads):
+            raise self._error(f"'{take.name}' is taken from '{take.array}' at '{take.at}'; there are {list(meant)}")
+        at = values[meant[take.at]]
+        return Value(take.name, at.level & (values[take.array].level | {*self.reduced}), (take.array, at.name), take)
+
     @property
     def only_reduces(self) -> bool:
         """All that it writes are reductions, of which nothing else is computed."""
@@ -241,6 +276,14 @@ class Kernel:
         if function in self.values:
             return self.values[function].arguments
         return tuple(parameter.name for parameter in self.function(function).parameters)
+
+    def returns_argument(self, function: str) -> bool:
+        """Return whether a function of one parameter returns that."""
+        declared = self.function(function)
+        match declared.parameters, declared.body.statements:
+            case [parameter], [syntax.Return(value=syntax.Name(name=name))]:
+                return parameter.name == name
+        return False
 
     def level_of_call(self, value: Value) -> Level:
         """Return the level at which the function of a value is called: that of the value, before it is reduced."""

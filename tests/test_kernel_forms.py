@@ -7,7 +7,7 @@ import pytest
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
-from optirs_web.kernel import Kernel, Online, Part, Read, Write
+from optirs_web.kernel import Kernel, Online, Part, Read, Take, Write
 from optirs_web.lower.arrays import array_source
 from optirs_web.lower.in_place import Statements
 from optirs_web.lower.shader import row_source
@@ -15,6 +15,7 @@ from optirs_web.ops.row_kernels import (
     LOG_SOFTMAX,
     SOFTMAX,
     SUM,
+    cross_entropy_form,
     launch_rows,
     layer_norm_form,
     layer_norm_grad_form,
@@ -23,6 +24,7 @@ from optirs_web.ops.row_kernels import (
 from optirs_web.runtime.dtypes import FLOAT32
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.tensors import empty
+from optirs_web.wgsl import add_module, parse
 from optirs_web.wgsl.python_dialects import NUMPY
 
 ROW_KERNELS = named_row_kernels()
@@ -38,6 +40,7 @@ def test_the_level_of_a_value_is_where_all_that_it_needs_is_the_same():
     assert levels == {
         "x": set(),
         "size": {-2, -1},
+        "count": {-2, -1},
         "largest": {-1},
         "shifted": set(),
         "power": set(),
@@ -55,7 +58,7 @@ def test_what_is_reduced_along_both_axes_is_one_value():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([Part("softmax")], r"softmax needs 'power'; there are \['x', 'size'\]"),
+        ([Part("softmax")], r"softmax needs 'power'; there are \['x', 'size', 'count'\]"),
         ([Part("largest"), Part("largest")], "two values are called 'largest'"),
         ([Part("nothing")], "shaders/rows/softmax.wgsl has no function 'nothing'"),
         (
@@ -77,7 +80,7 @@ def test_what_is_the_same_along_a_row_is_not_reduced_along_it():
 
 def test_a_value_that_is_written_has_to_exist():
     kernel = Kernel("tried", ("rows", "softmax"), 2, (X,), (Part("largest"),), (Write("power", "result"),))
-    with pytest.raises(ValueError, match=r"'power' is written; there are \['x', 'size', 'largest'\]"):
+    with pytest.raises(ValueError, match=r"'power' is written; there are \['x', 'size', 'count', 'largest'\]"):
         _ = kernel.written
 
 
@@ -130,13 +133,13 @@ def test_a_shader_reads_the_elements_in_two_passes(name):
 def test_without_an_online_pair_each_reduction_is_a_pass():
     source = row_source(Kernel("tried", SOFTMAX.file, 2, (X,), SOFTMAX.parts, SOFTMAX.writes))
     assert source.count("for (var column") == 3
-    assert "own_largest = max(own_largest, largest(v_x));" in source
+    assert "own_largest = max(own_largest, v_x);" in source
 
 
 def test_reductions_that_do_not_need_each_other_are_found_in_one_pass():
     source = row_source(layer_norm_grad_form(has_weight=False))
     first_pass = source[source.index("for (var column") :].partition("}")[0]
-    assert "own_sum = own_sum + sum(v_scaled);" in first_pass
+    assert "own_sum = own_sum + v_scaled;" in first_pass
     assert "own_products = own_products + products(v_scaled, v_centred);" in first_pass
 
 
@@ -292,3 +295,31 @@ def test_rows_are_reduced_along_any_axis(device, columns, inner):
     np.testing.assert_allclose(
         *launched(layer_norm_grad_form(True), grad, x, weight, mean, scale), along * scale[:, None], **close
     )
+
+
+def test_a_function_with_the_name_of_a_variable_of_the_shader_is_named():
+    add_module(("rows", "clashing"), parse("fn position(x: f32) -> f32 { return x + 1.0; }", "clashing.wgsl"))
+    kernel = Kernel("tried", ("rows", "clashing"), 2, (X,), (Part("position"),), (Write("position", "result"),))
+    with pytest.raises(UnsupportedError, match="kernel 'tried': a function is called 'position'"):
+        row_source(kernel)
+
+
+def test_what_is_taken_is_of_rows_and_has_to_be_read():
+    kernel = cross_entropy_form(has_weight=True, is_smoothed=False)
+    assert {name: kernel.kind_of(name) for name in ("label", "place", "logit", "weight_of_label")} == {
+        "label": "row",
+        "place": "row",
+        "logit": "row",
+        "weight_of_label": "row",
+    }
+    source = row_source(kernel, "strided")
+    assert "let v_logit = x_values[first + v_place * parameters.inner];" in source
+    assert "let v_weight_of_label = class_weight_values[v_place];" in source
+    taken = Kernel("tried", kernel.file, 2, (X,), (Take("logit", "y", at="count"),), ())
+    with pytest.raises(ValueError, match="'logit' is taken from 'y' at 'count'; there are"):
+        _ = taken.values
+
+
+def test_what_only_a_rows_first_invocation_stores_is_computed_there():
+    stored = row_source(cross_entropy_form(has_weight=False, is_smoothed=False)).partition("if member == 0u")[2]
+    assert "let v_label = label_values[own_row];" in stored

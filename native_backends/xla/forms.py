@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from ...lower.arrays import Reductions, lowered, table_shapes
 from ...runtime.form_kernels import FormKernel
@@ -17,8 +18,15 @@ from .bindings import Array
 
 __all__ = ["lower_form"]
 
+
+def _taken(table: Array, columns: Array) -> Array:
+    return jnp.take_along_axis(table, columns.astype(np.int32), axis=1, mode="promise_in_bounds")
+
+
 _OF_ROWS = Reductions(
-    sum=lambda table: table.sum(axis=1, keepdims=True), max=lambda table: table.max(axis=1, keepdims=True)
+    sum=lambda table: table.sum(axis=1, keepdims=True),
+    max=lambda table: table.max(axis=1, keepdims=True),
+    taken=_taken,
 )
 
 
@@ -31,7 +39,11 @@ def _of_segments(segment: int) -> Reductions:
         padded = jnp.pad(table, ((0, 0), (0, -columns % segment), (0, 0)), constant_values=neutral)
         return padded.reshape(outer, -1, segment, inner)
 
-    return Reductions(sum=lambda table: cut(table, 0.0).sum(axis=2), max=lambda table: cut(table, -jnp.inf).max(axis=2))
+    return Reductions(
+        sum=lambda table: cut(table, 0.0).sum(axis=2),
+        max=lambda table: cut(table, -jnp.inf).max(axis=2),
+        taken=_taken,
+    )
 
 
 def lower_form(kernel: FormKernel, values: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:

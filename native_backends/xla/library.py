@@ -16,7 +16,7 @@ from typing import Any
 from jax import Array
 
 from ..arrays import jax_arrays, routines
-from . import losses, windows
+from . import windows
 
 __all__ = ["REPLACEMENTS", "TRACED", "Parameters", "Results"]
 
@@ -26,7 +26,6 @@ Results = tuple[Array, ...]
 
 REPLACEMENTS: dict[str, Callable[..., Results]] = {
     **{name: partial(routine, jax_arrays) for name, routine in routines.ROUTINES.items()},
-    **losses.REPLACEMENTS,
     **windows.REPLACEMENTS,
 }
 

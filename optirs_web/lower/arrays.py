@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..kernel import SIZE, Kernel, Kind, Value
+from ..kernel import COUNT, SIZE, Kernel, Kind, Part, Take, Value
 from ..wgsl.print_python import compile_python, print_python, python_name
 from ..wgsl.python_dialects import NUMPY, Dialect
 from .in_place import Statements
@@ -33,12 +33,14 @@ class Reductions:
         sum: of each row.
         max: the largest element of each row, or NaN.
         dot: the sum of the products of two arrays for each row.
+        taken: `taken(table, columns)`, the element of each row in its column.
         across: `across(values, columns, out)` writes a value of each row to so many columns.
         outer: `outer(rows, columns, out)` writes the products of a value of each row and one of each column.
     """
 
     sum: Callable[[Any], Any]
     max: Callable[[Any], Any]
+    taken: Callable[[Any, Any], Any]
     dot: Callable[[Any, Any], Any] | None = None
     across: Callable[[Any, int, Any], Any] | None = None
     outer: Callable[[Any, Any, Any], Any] | None = None
@@ -75,7 +77,8 @@ def array_source(kernel: Kernel, dialect: Dialect) -> str:
     """Return the text of a function `_kernel`; see `Lowered`."""
     module = "np" if dialect is NUMPY else "jnp"
     library = {name: f"{module}.{function}" for name, function in _LIBRARY.items()} | {"or_nan": ""}
-    text = print_python(kernel.map_module, replace(dialect, library=library), [part.function for part in kernel.parts])
+    functions = [value.name for value in kernel.values.values() if value.part]
+    text = print_python(kernel.map_module, replace(dialect, library=library), functions)
     return _for_numpy(kernel, text) if dialect is NUMPY else f"{text}\n\n{_called(kernel)}"
 
 
@@ -86,10 +89,12 @@ def _called(kernel: Kernel) -> str:
 
 
 def _computed(kernel: Kernel) -> Iterator[Value]:
-    return (value for value in kernel.values.values() if value.part)
+    return (value for value in kernel.values.values() if isinstance(value.source, Part | Take))
 
 
 def _call(value: Value) -> str:
+    if isinstance(value.source, Take):
+        return f"_taken({', '.join(f'v_{name}' for name in value.arguments)})"
     return f"{python_name(value.name)}({', '.join(f'v_{name}' for name in value.arguments)})"
 
 
@@ -100,8 +105,8 @@ def _combined(value: Value, elements: str) -> str:
 def _function(kernel: Kernel, lines: list[str], results: Sequence[str], arrays: Sequence[str] = ()) -> str:
     names = [*(read.name for read in kernel.reads), *kernel.numbers]
     parameters = ", ".join(("columns", *(f"v_{name}" for name in names), *arrays))
-    uses_size = any(SIZE in value.arguments for value in kernel.values.values())
-    size = [f"v_{SIZE} = np.float32(columns)"] * uses_size
+    used = {name for value in kernel.values.values() for name in value.arguments}
+    size = [f"v_{name} = np.{type_}(columns)" for name, type_ in ((SIZE, "float32"), (COUNT, "uint32")) if name in used]
     body = "\n    ".join([*size, *lines, f"return ({', '.join(results)},)"])
     return f"def _kernel({parameters}):  # see optirs_web/lower/arrays.py\n    {body}\n"
 
@@ -117,7 +122,9 @@ def _for_numpy(kernel: Kernel, text: str) -> str:
     names = {value.name: f"v_{value.name}" for value in kernel.values.values()}
     for value in _computed(kernel):
         name, function, arguments = names[value.name], python_name(value.name), [names[n] for n in value.arguments]
-        if kernel.level_of_call(value):
+        if isinstance(value.source, Take):
+            statements.other(name, _call(value), arguments)
+        elif kernel.level_of_call(value):
             statements.other(name, _combined(value, f"{function}({', '.join(arguments)})"), arguments)
         elif not value.level:
             names[value.name] = statements.element(name, function, arguments)
@@ -133,7 +140,8 @@ def _for_numpy(kernel: Kernel, text: str) -> str:
     for node in reversed(tree):
         if isinstance(node, ast.FunctionDef) and node.name in unused:
             del kept[node.lineno - 1 : (node.end_lineno or node.lineno) + 2]
-    return "\n".join([*kept, f"_MEMORY = {count}\n\n", kernel_text])
+    head = "\n".join(kept).rstrip()
+    return f"{head}\n\n_MEMORY = {count}\n\n\n{kernel_text}"
 
 
 def _reduce(statements: Statements, value: Value, elements: str) -> None:

@@ -12,13 +12,14 @@ there are few and long ones.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from textwrap import indent
 from typing import Literal, NamedTuple
 
 from ..errors import UnsupportedError
-from ..kernel import SIZE, Kernel, Level, Part, Value
+from ..kernel import COUNT, SIZE, Kernel, Part, Read, Take, Value
 from ..wgsl import shell, syntax
 
 __all__ = ["Layout", "need_row_kernel", "row_bindings", "row_parameters", "row_source"]
@@ -49,8 +50,9 @@ class _Place(NamedTuple):
     Attributes:
         position: of an invocation in a pass, `number` by default, where those of a group follow each other.
         first: the index of the row's first element.
-        element: that of each.
-        columns: the statements that declare `begin` and `end`, the columns of a row or of its segment.
+        element: that of each, given its column.
+        columns: the statements that declare `begin`, the invocation's first column in the row or in its segment, and
+            `end`.
     """
 
     position: str
@@ -60,24 +62,25 @@ class _Place(NamedTuple):
 
 
 _ALL_COLUMNS = """\
-let begin = 0u;
+let begin = member;
 let end = select(0u, parameters.columns, row < parameters.rows);"""
 
 _PLACES: dict[Layout, _Place] = {
-    "adjacent": _Place("number", "row * parameters.columns", "first + column", _ALL_COLUMNS),
+    "adjacent": _Place("number", "own_row * parameters.columns", "first + {}", _ALL_COLUMNS),
     "strided": _Place(
         "number % groups * per_pass + number / groups",
-        "row / parameters.inner * parameters.inner * parameters.columns + row % parameters.inner",
-        "first + column * parameters.inner",
+        "own_row / parameters.inner * parameters.inner * parameters.columns + own_row % parameters.inner",
+        "first + {} * parameters.inner",
         _ALL_COLUMNS,
     ),
     "segments": _Place(
         "select(number % groups * per_pass + number / groups, number, parameters.inner == 1u)",
-        "row / (parameters.inner * segments) * parameters.inner * parameters.columns + row % parameters.inner",
-        "first + column * parameters.inner",
+        "own_row / (parameters.inner * segments) * parameters.inner * parameters.columns + own_row % parameters.inner",
+        "first + {} * parameters.inner",
         """\
-let begin = row / parameters.inner % segments * parameters.segment;
-let end = select(begin, min(begin + parameters.segment, parameters.columns), row < parameters.rows);""",
+let segment = row / parameters.inner % segments * parameters.segment;
+let begin = segment + member;
+let end = select(0u, min(segment + parameters.segment, parameters.columns), row < parameters.rows);""",
     ),
 }
 
@@ -89,7 +92,7 @@ def need_row_kernel(kernel: Kernel, layout: Layout) -> None:
         UnsupportedError: it does other than reduce the rows of a matrix, or writes what is not of elements or rows; or
             more than reduce, where there are segments.
     """
-    reductions = {part.over for part in kernel.parts if part.over}
+    reductions = {value.part.over for value in kernel.values.values() if value.part and value.part.over}
     written = {value.level for value in kernel.written.values()}
     if kernel.rank != 2 or not reductions <= {(-1,)} or not written <= {frozenset(), frozenset({-1})}:
         raise UnsupportedError(
@@ -103,7 +106,7 @@ def need_row_kernel(kernel: Kernel, layout: Layout) -> None:
 def row_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
     """Return name, access and type of each storage binding: the arrays that are read, then those that are written."""
     return [
-        *((f"{read.name}_values", "read", "array<f32>") for read in kernel.reads),
+        *((f"{read.name}_values", "read", f"array<{read.type}>") for read in kernel.reads),
         *((f"{array}_values", "read_write", "array<f32>") for array in kernel.written),
     ]
 
@@ -111,29 +114,39 @@ def row_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
 def row_parameters(kernel: Kernel, layout: Layout) -> tuple[tuple[str, str], ...]:
     """Return name and type of the parameters of a dispatch: `groups` are the rows that a workgroup takes."""
     segment = (("segment", "u32"),) if layout == "segments" else ()
-    return (*_PARAMETERS, *segment, *((name, "f32") for name in kernel.numbers))
+    return (*_PARAMETERS, *segment, *kernel.numbers.items())
 
 
 def row_source(kernel: Kernel, layout: Layout = "adjacent") -> str:
     """Return the shader of a kernel over a matrix, whose reductions are all along its rows.
 
     `row_bindings` are its bindings, `row_parameters` the parameters of a dispatch.
+
+    Raises:
+        UnsupportedError: a function of the kernel has the name of a variable of the shader.
     """
     place = _PLACES[layout]
     rows = _Scope(kernel, place)
     for together in _passes(kernel):
         _reduce(together, rows)
     elements = rows.elements()
-    per_row, per_element = [], []
-    for array, value in kernel.written.items():
-        if value.level:
-            per_row.append(_store(kernel, array, "row", rows.name_of(value.name)))
-        else:
-            per_element.append(_store(kernel, array, place.element, elements.name_of(value.name)))
+    per_element = [
+        _store(kernel, array, place.element.format("column"), elements.name_of(value.name))
+        for array, value in kernel.written.items()
+        if not value.level
+    ]
+    last = rows.at_end()
+    per_row = [
+        _store(kernel, array, "row", last.name_of(value.name)) for array, value in kernel.written.items() if value.level
+    ]
     body = [*rows.statements, elements.in_pass(*per_element)] if per_element else rows.statements
     if per_row:
-        body = [*body, "if member == 0u && row < parameters.rows {", *(f"    {line}" for line in per_row), "}"]
-    return _file(kernel, layout, "\n".join(body))
+        lines = [f"    {line}" for line in (*last.statements, *per_row)]
+        body = [*body, "if member == 0u && row < parameters.rows {", *lines, "}"]
+    text = _file(kernel, layout, "\n".join(body))
+    for name in {*re.findall(r"\b(?:let|var) (\w+)", text)}.intersection(kernel.functions):
+        raise UnsupportedError(f"kernel '{kernel.name}': a function is called '{name}', as a variable of the shader is")
+    return text
 
 
 def _store(kernel: Kernel, array: str, at: str, value: str) -> str:
@@ -184,15 +197,24 @@ class _Scope:
         """Return the block of a pass over the elements."""
         return _Scope(self.kernel, self.place, self)
 
+    def at_end(self) -> _Scope:
+        """Return the block of the first invocation of a group, at the end, where a row's results are stored."""
+        block = _Scope(self.kernel, self.place)
+        block.known = set(self.known)
+        return block
+
     def in_pass(self, *more: str) -> str:
         """Return the pass whose block this is, with more statements at its end."""
         block = indent("\n".join([*self.statements, *more]), "    ")
-        return f"for (var column = begin + member; column < end; column += group_size) {{\n{block}\n}}"
+        return f"for (var column = begin; column < end; column += group_size) {{\n{block}\n}}"
 
     def name_of(self, value: str) -> str:
         """Return the variable that has a value, computed in the outermost block that can."""
         if self.outer is not None and self.kernel.values[value].level >= frozenset(self.kernel.reduced):
             return self.outer.name_of(value)
+        if self.kernel.values[value].source is None:
+            names = {SIZE: "f32(parameters.columns)", COUNT: "parameters.columns"}
+            return names.get(value, f"parameters.{value}")
         if value not in self.known:
             self.declare(value, self._expression(self.kernel.values[value]))
         return f"v_{value}"
@@ -204,22 +226,22 @@ class _Scope:
 
     def call(self, function: str) -> str:
         """Return the call of a function of the kernel's file; `own` is what an invocation has found online."""
-        arguments = (name if name == "own" else self.name_of(name) for name in self.kernel.arguments_of(function))
-        return f"{function}({', '.join(arguments)})"
+        arguments = [name if name == "own" else self.name_of(name) for name in self.kernel.arguments_of(function)]
+        return arguments[0] if self.kernel.returns_argument(function) else f"{function}({', '.join(arguments)})"
 
     def _expression(self, value: Value) -> str:
-        if value.part:
-            return self.call(value.part.function)
-        if value.is_read:
-            at = self._index(value.level)
-            return f"loaded({at})" if len(self.kernel.reads) == 1 else f"{value.name}_values[{at}]"
-        return "f32(parameters.columns)" if value.name == SIZE else f"parameters.{value.name}"
+        match value.source:
+            case Read(name=array):
+                return self._load(array, "column")
+            case Take(array=array):
+                return self._load(array, self.name_of(value.arguments[1]))
+        return self.call(value.name)
 
-    def _index(self, level: Level) -> str:
-        """Return the index at which an array of a level is read."""
-        if not level:
-            return self.place.element
-        return "column" if level.isdisjoint(self.kernel.reduced) else "min(row, parameters.rows - 1u)"
+    def _load(self, array: str, column: str) -> str:
+        """Return the element of an array that a row has in a column."""
+        kind = self.kernel.kind_of(array)
+        at = {"element": self.place.element.format(column), "column": column, "row": "own_row"}[kind]
+        return f"loaded({at})" if len(self.kernel.reads) == 1 else f"{array}_values[{at}]"
 
 
 def _reduce(together: Sequence[Part], rows: _Scope) -> None:
@@ -238,7 +260,7 @@ def _reduce(together: Sequence[Part], rows: _Scope) -> None:
     for part in together:
         share = shares.get(part.function)
         found = f"own_{part.function}" if share is None else share and rows.call(share)
-        combined = f"{_COMBINE[part.combine].of_group}({found}, lane - number + position, WORKGROUP, groups)"
+        combined = f"{_COMBINE[part.combine].of_group}({found}, in_workgroup, WORKGROUP, groups)"
         rows.declare(part.function, combined if found else "0.0")
 
 
@@ -252,14 +274,15 @@ def _imports(kernel: Kernel) -> str:
     }
     by_path = defaultdict(set)
     for name in kernel.functions:
-        by_path[paths.get(name, kernel.file)].add(name)
+        if not kernel.returns_argument(name):
+            by_path[paths.get(name, kernel.file)].add(name)
     return "\n".join(
         f"import package::{'::'.join(path)}::{{{', '.join(sorted(names))}}};" for path, names in by_path.items()
     )
 
 
 def _file(kernel: Kernel, layout: Layout, body: str) -> str:
-    used = sorted({part.combine for part in kernel.parts if part.over})
+    used = sorted({value.part.combine for value in kernel.values.values() if value.part and value.part.over})
     of_group = ", ".join(_COMBINE[combine].of_group for combine in used)
     parameters = ", ".join(f"{name}: {type_}" for name, type_ in row_parameters(kernel, layout))
     bindings, place = row_bindings(kernel), _PLACES[layout]
@@ -282,8 +305,10 @@ fn main({shell.GRID_PARAMETERS}) {{
     let per_pass = min(WORKGROUP, PASS_INVOCATIONS) / groups;
     let number = lane % PASS_INVOCATIONS;
     let position = {place.position};
+    let in_workgroup = lane - number + position;
     let member = lane / PASS_INVOCATIONS * per_pass + position % per_pass;
     let row = (workgroup.x + workgroup.y * grid.x) * groups + position / per_pass;
+    let own_row = min(row, parameters.rows - 1u);
 {indent(segments if layout == "segments" else "", "    ")}\
     let first = {place.first};
 {indent(place.columns, "    ")}

@@ -12,11 +12,12 @@ from ..runtime.dtypes import FLOAT32, INT32
 from ..tensors import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
-from .launch import apply, contiguous, need_float32, need_one_device, row_kernel
+from .launch import apply, contiguous, need_float32, need_one_device
 from .limits import in_parts
 from .loss_reduction import check_reduction
 from .reduce import broadcast_to, sum
-from .shape import permute, reshape, strided_view
+from .row_kernels import SUM_OF_TWO, cross_entropy_form, launch_rows, launch_sums
+from .shape import permute, reshape
 from .softmaxes import log_softmax, softmax
 
 __all__ = ["cross_entropy", "nll_loss"]
@@ -32,7 +33,7 @@ def cross_entropy(
 ) -> Tensor:
     """-log softmax(logits)[target], as torch.nn.functional.cross_entropy.
 
-    With classes as targets a row is one dispatch forward and one backward, and two numbers for each row are kept.
+    With classes as targets a row is one dispatch forward and one backward, for which two numbers of each row are kept.
     Gradient: g (softmax(logits) - 1 at the target).
 
     Args:
@@ -154,48 +155,32 @@ def _loss_of_shares(
 
 def _loss_of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...]) -> Tensor:
     n, classes = rows.shape
-    row_statistics = empty((n, 2), FLOAT32, rows.device)
-    parts: list[Tensor] = []  # losses and weights
+    form = cross_entropy_form(call.weight is not None, call.smoothing != 0)
+    weights = [] if call.weight is None else [call.weight]
+    numbers = (call.ignored, call.smoothing)[: len(form.numbers)]
+    results = [empty((n,), FLOAT32, rows.device) for _ in form.writes]
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        values, labels = (operand.view for operand in operands)
-        count = results[0].shape[0]
-        parts.append(empty((2, count), FLOAT32, rows.device))
-        weight = values if call.weight is None else call.weight.view
-        kernel, rows_per_workgroup = row_kernel(
-            rows.device, "cross_entropy", classes, count, smooths=call.smoothing != 0
-        )
-        rows.device.dispatch(
-            kernel,
-            [values, labels, weight, results[0].view, parts[-1].view],
-            -(-count // rows_per_workgroup),
-            (count, classes, call.weight is not None, call.ignored, call.smoothing, rows_per_workgroup),
-        )
+        launch_rows(form, results, [*operands, *weights], (results[0].size, classes, 1), numbers)
 
-    in_parts([row_statistics], [contiguous(rows.detach()), call.labels.detach()], 1, run)
-    if len(parts) == 1:
-        losses_and_weights = parts[0]
-    else:
-        from .joining import concat  # which most programs do without
+    in_parts(results, [contiguous(rows.detach()), call.labels.detach()], 1, run)
+    log_sum, losses, weight_of_rows, *_ = results
+    shares = results[-1]  # the weight, without smoothing
 
-        losses_and_weights = concat(parts, 1)
+    def gradient(g: Tensor) -> Tensor:
+        return _gradient(g, rows, reshape(log_sum, (n, 1)), reshape(shares, (n, 1)), call)
+
     if reduction == "none":
-        result = strided_view(losses_and_weights, (n,), (1,))
-        losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, row_statistics, call)))
-        return reshape(losses, shape)
-    total, weight = (strided_view(sums, (), (), number) for sums in [sum(losses_and_weights, 1)] for number in (0, 1))
+        return reshape(record(losses, (rows, lambda g, _: gradient(reshape(g, (n, 1))))), shape)
     if reduction == "sum":
-        return record(total, (rows, lambda g, _: _gradient(broadcast_to(g, (n, 1)), rows, row_statistics, call)))
-    return record(
-        divide(total, weight),
-        (rows, lambda g, _: _gradient(broadcast_to(divide(g, weight), (n, 1)), rows, row_statistics, call)),
-    )
+        return record(sum(losses), (rows, lambda g, _: gradient(broadcast_to(g, (n, 1)))))
+    total, weight = (empty((), FLOAT32, rows.device) for _ in range(2))
+    launch_sums(SUM_OF_TWO, [total, weight], [losses, weight_of_rows], (1, n, 1))
+    return record(divide(total, weight), (rows, lambda g, _: gradient(broadcast_to(divide(g, weight), (n, 1)))))
 
 
-def _gradient(g: Tensor, rows: Tensor, row_statistics: Tensor, call: _Call) -> Tensor:
-    """Return the gradient of each row, g (shares softmax - share), for g of (n, 1)."""
-    n = rows.shape[0]
-    log_sum, shares = (strided_view(row_statistics, (n, 1), (2, 1), number) for number in (0, 1))
+def _gradient(g: Tensor, rows: Tensor, log_sum: Tensor, shares: Tensor, call: _Call) -> Tensor:
+    """Return the gradient of each row, g (shares softmax - share), for g and what is known of each row, (n, 1)."""
     result = apply("cross_entropy", "cross_entropy_grad", g, rows, log_sum, shares, *call.numbers_of(rows))
 
     def formula(g: Tensor, rows: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from ..kernel import Kernel, Online, Part, Read, Write
+from ..kernel import Kernel, Online, Part, Read, Take, Write
 from ..lower.shader import Layout
 from ..runtime.dtypes import FLOAT32
 from ..runtime.form_kernels import form_kernel
@@ -18,6 +18,7 @@ __all__ = [
     "SOFTMAX",
     "SUM",
     "SUM_OF_TWO",
+    "cross_entropy_form",
     "launch_rows",
     "launch_sums",
     "layer_norm_form",
@@ -85,7 +86,7 @@ def layer_norm_form(has_weight: bool, has_bias: bool) -> Kernel:
             *[Part("moved", gives="normalized")] * has_bias,
         ),
         (Write("mean", "mean"), Write("scale", "scale"), Write("normalized", "result")),
-        ("eps",),
+        {"eps": "f32"},
         Online(
             "no_moments",
             "with_element",
@@ -117,6 +118,49 @@ def layer_norm_grad_form(has_weight: bool) -> Kernel:
     )
 
 
+@cache
+def cross_entropy_form(has_weight: bool, is_smoothed: bool) -> Kernel:
+    """Return the cross-entropy with a class for each row, with weights of classes and smoothing or without."""
+    smoothing: tuple[Part, ...] = ()
+    if is_smoothed:
+        smoothing = (
+            Part("weighted_distances" if has_weight else "distances", over=_ROW, gives="distances"),
+            Part("sum_of_weights", over=_ROW, gives="weights") if has_weight else Part("size_of_all", gives="weights"),
+            Part("smoothed_loss", gives="loss"),
+            Part("sum_of_shares", gives="shares"),
+        )
+    return Kernel(
+        "cross_entropy",
+        ("rows", "cross_entropy"),
+        2,
+        (*_X, Read("label", over=_ROW, type="i32"), *[Read("class_weight", over=_COLUMN)] * has_weight),
+        (
+            Part("largest", over=_ROW, combine="max"),
+            Part("shifted"),
+            Part("power"),
+            Part("sum", over=_ROW),
+            Part("log_sum"),
+            Part("is_class"),
+            Part("is_ignored"),
+            Part("place"),
+            Take("logit", "x", at="place"),
+            Take("weight_of_label", "class_weight", at="place") if has_weight else Part("one", gives="weight_of_label"),
+            Part("weight"),
+            Part("loss"),
+            *smoothing,
+            Part("log_of_all"),
+        ),
+        (
+            Write("log_of_all", "log_sum"),
+            Write("loss", "loss"),
+            Write("weight", "weight"),
+            *[Write("shares", "shares")] * is_smoothed,  # otherwise it is the weight
+        ),
+        {"ignored": "i32", **({"smoothing": "f32"} if is_smoothed else {})},
+        _LARGEST_AND_SUM,
+    )
+
+
 LAYER_NORM_AFFINE_GRAD = Kernel(
     "layer_norm_affine_grad",
     ("rows", "layer_norm"),
@@ -141,7 +185,8 @@ SUM_OF_TWO = Kernel(
 def named_row_kernels() -> dict[str, Kernel]:
     """Return the row kernels by name; where there are several of a name, the longest."""
     norms = layer_norm_form(has_weight=True, has_bias=True), layer_norm_grad_form(has_weight=True)
-    kernels = SOFTMAX, LOG_SOFTMAX, *norms, LAYER_NORM_AFFINE_GRAD, SUM, SUM_OF_TWO
+    losses = cross_entropy_form(has_weight=True, is_smoothed=True)
+    kernels = SOFTMAX, LOG_SOFTMAX, *norms, LAYER_NORM_AFFINE_GRAD, losses, SUM, SUM_OF_TWO
     return {kernel.name: kernel for kernel in kernels}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernel import Kernel
+from ....kernel import Kernel, Kind
 from ....lower.arrays import Reductions, lowered, table_shapes
 from ....runtime.form_kernels import FormKernel
 from ....runtime.kernels import SourceKernel
@@ -21,12 +21,19 @@ __all__ = ["bind_form", "replacement_of"]
 
 Array = np.ndarray[Any, Any]
 
+_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32}
 _NARROW = 32
 """Rows next to each other up to which strided ones are copied to be contiguous: NumPy loops over so many elements."""
+
+
+def _taken(table: Array, columns: Array) -> Array:
+    return np.take_along_axis(table, columns.astype(np.intp), axis=1)
+
 
 _OF_ROWS = Reductions(
     sum=lambda table: row_sums(table).astype(np.float32)[:, None],
     max=lambda table: row_maxima(table)[:, None],
+    taken=_taken,
     dot=lambda left, right: np.vecdot(left, right)[:, None],
     across=lambda numbers, columns, out: of_rows(numbers[:, 0], columns, out),
     outer=lambda numbers, row, out: outer(numbers[:, 0], row[0], out),
@@ -34,6 +41,7 @@ _OF_ROWS = Reductions(
 _OF_COLUMNS = Reductions(
     sum=lambda tables: column_sums(tables).astype(np.float32)[:, None],
     max=column_maxima,
+    taken=_taken,
     dot=lambda left, right: column_sums(left * right).astype(np.float32)[:, None],
     across=lambda numbers, columns, out: numbers,
     outer=np.multiply,
@@ -43,12 +51,12 @@ _OF_COLUMNS = Reductions(
 def bind_form(kernel: FormKernel, arrays: Sequence[Array], values: Mapping[str, Any]) -> Callable[[], None]:
     """Return a call that runs the kernel over these buffers."""
     form, columns, inner = kernel.form, values["columns"], values["inner"]
-    numbers = [np.float32(values[name]) for name in form.numbers]
+    numbers = [_DTYPES[type_](values[name]) for name, type_ in form.numbers.items()]
     if kernel.layout == "segments":
         return partial(_run_segments, form, arrays, values, numbers)
     space = (values["rows"], columns) if inner == 1 else (values["rows"] // inner, columns, inner)
     shapes = table_shapes(space)
-    tables = [_table(array, shapes[kind]) for array, kind in zip(arrays, form.kinds, strict=True)]
+    tables = _tables(form, arrays, shapes)
     return partial(_run, form, tables, numbers, space, [kind != "column" for kind in form.kinds])
 
 
@@ -57,8 +65,8 @@ def _run_segments(form: Kernel, arrays: Sequence[Array], values: Mapping[str, An
     columns, inner, segment = values["columns"], values["inner"], values["segment"]
     segments, whole = -(-columns // segment), columns // segment
     outer = values["rows"] // (segments * inner)
-    shapes = {"element": (outer, columns, inner), "row": (outer, segments, inner), "column": (1, columns, 1)}
-    tables = [_table(array, shapes[kind]) for array, kind in zip(arrays, form.kinds, strict=True)]
+    shapes = {**table_shapes((outer, columns, inner)), "row": (outer, segments, inner)}
+    tables = _tables(form, arrays, shapes)
     for first, end, count in ((0, whole, whole), (whole, segments, 1)):
         if first == end:
             continue
@@ -122,8 +130,13 @@ def _as_rows(table: Array, inner: int) -> Array:
     return table.reshape(-1, table.shape[2])
 
 
-def _table(array: Array, shape: tuple[int, ...]) -> Array:
-    return array.view(np.float32)[: math.prod(shape)].reshape(shape)
+def _tables(form: Kernel, arrays: Sequence[Array], shapes: Mapping[Kind, tuple[int, ...]]) -> list[Array]:
+    """Return the arrays with the axes of the index space."""
+    types = [*(read.type for read in form.reads), *("f32" for _ in form.writes)]
+    return [
+        array.view(_DTYPES[type_])[: math.prod(shapes[kind])].reshape(shapes[kind])
+        for array, type_, kind in zip(arrays, types, form.kinds, strict=True)
+    ]
 
 
 def replacement_of(kernel: SourceKernel) -> Callable[..., Any]:

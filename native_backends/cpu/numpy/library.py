@@ -13,7 +13,7 @@ import numpy as np
 
 from ...arrays import numpy_arrays
 from ...arrays.routines import ROUTINES
-from . import losses, windows
+from . import windows
 
 __all__ = ["REPLACEMENTS", "Array", "Parameters"]
 
@@ -23,6 +23,5 @@ Parameters = Mapping[str, Any]
 
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     **{name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()},
-    **losses.REPLACEMENTS,
     **windows.REPLACEMENTS,
 }
