@@ -1,13 +1,13 @@
 """The form of a kernel: functions of WGSL over an index space, and what is read, reduced and written.
 
-A kernel is a straight-line program over values. A value is what a `Read` loads or what a `Part` computes, and has a
-level: the axes along which it is the same. Elements have the level (), the maximum of each row (-1,), the sum of each
-column (-2,). A part is a function of a file of ``shaders``: its parameters name the values that it needs, so its level
-follows from theirs. Only reductions name axes, and nothing names a workgroup, a stride or a byte: a lowering finds
-those for a target (`lower.shader`, `lower.arrays`). `ops.row_kernels` has softmax as an example.
+A kernel is a straight-line program over values. A value is what a `Read` loads, a `Part` computes or a `Take` picks,
+and has a level: the axes along which it is the same. Elements have the level (), the maximum of each row (-1,), the sum
+of each column (-2,). A part is a function of a file of ``shaders``: its parameters name the values that it needs, so
+its level follows from theirs. Only reductions name axes, and nothing names a workgroup, a stride or a byte: a lowering
+finds those for a target (`lower.shader`, `lower.arrays`). `ops.row_kernels` has softmax as an example.
 
 Beside them there are `numbers`, which a launch gives, and how many elements a reduction combines: `size` as f32, and
-`count` as u32.
+`count` as u32. A row may be reduced in segments: `begin` is the column at which one begins, a u32.
 """
 
 from __future__ import annotations
@@ -19,13 +19,31 @@ from typing import Literal
 
 from .wgsl import link, package_loader, syntax
 
-__all__ = ["COUNT", "SIZE", "Axes", "Kernel", "Kind", "Level", "Online", "Part", "Read", "Take", "Value", "Write"]
+__all__ = [
+    "BEGIN",
+    "COUNT",
+    "SIZE",
+    "Axes",
+    "Kernel",
+    "Kind",
+    "Level",
+    "Online",
+    "Part",
+    "Read",
+    "Take",
+    "Type",
+    "Value",
+    "Write",
+]
 
 SIZE = "size"
 """The value that says how many elements a reduction combines, as f32."""
 
 COUNT = "count"
 """The same as u32."""
+
+BEGIN = "begin"
+"""The value that says at which column the segment of a row begins that is reduced, as u32; 0 if that is the row."""
 
 Axes = tuple[int, ...]
 """Axes of the index space, from its end: -1 is the last."""
@@ -34,7 +52,11 @@ Level = frozenset[int]
 """The axes along which a value is the same."""
 
 Kind = Literal["element", "row", "column", "number"]
-"""What a value of a matrix is for whose rows are reduced: each element, each row, each column, or all."""
+"""What a value belongs to, in a matrix whose rows are reduced: an element, a row, a column, or all."""
+
+
+Type = Literal["f32", "i32", "u32"]
+"""Of an element of an array, or of a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +71,7 @@ class Read:
 
     name: str
     over: Axes = ()
-    type: Literal["f32", "i32"] = "f32"
+    type: Type = "f32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +100,15 @@ class Part:
         function: its parameters have the names of values.
         over: the axes along which its results are combined; () if it reduces nothing.
         combine: how. A maximum may or may not be NaN where an element is, and where all are -inf it is -inf or the
-            lowest float32, by target.
+            lowest float32, by target. "argmax" and "argmin" give the column, in the row or its segment, of the first
+            element that is extreme, as u32; a NaN comes before all.
         gives: the name by which later parts know its results, where that is not the function's. What had it before is
             then out of their reach.
     """
 
     function: str
     over: Axes = ()
-    combine: Literal["sum", "max"] = "sum"
+    combine: Literal["sum", "max", "argmax", "argmin"] = "sum"
     gives: str = ""
 
 
@@ -96,7 +119,7 @@ class Take:
     Attributes:
         name: of the value.
         array: of elements, or of columns.
-        at: the value that says which, a u32 below the number of columns.
+        at: the value that says which, a u32 below the number of columns; of a segment where there are segments.
     """
 
     name: str
@@ -106,10 +129,17 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A value, an f32, that is kept in an array, which has no axis along which the value is the same."""
+    """A value that is kept in an array, which has no axis along which the value is the same.
+
+    Attributes:
+        value: its name.
+        array: that of the array.
+        type: of both.
+    """
 
     value: str
     array: str
+    type: Type = "f32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +185,7 @@ class Kernel:
     reads: tuple[Read, ...]
     parts: tuple[Part | Take, ...]
     writes: tuple[Write, ...]
-    numbers: Mapping[str, Literal["f32", "i32"]] = field(default_factory=dict)
+    numbers: Mapping[str, Type] = field(default_factory=dict)
     online: Online | None = None
 
     @property
@@ -195,16 +225,30 @@ class Kernel:
     def _named(self) -> tuple[dict[str, Value], dict[str, str]]:
         """All values, and which of them each name stands for in the end."""
         everywhere = frozenset(range(-self.rank, 0))
+        names = [
+            *(read.name for read in self.reads),
+            *self.numbers,
+            SIZE,
+            COUNT,
+            BEGIN,
+            *(w.array for w in self.writes),
+        ]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise self._error(f"two arrays, numbers or values that there are without it are called '{twice}'")
         values = {read.name: Value(read.name, frozenset(read.over), source=read) for read in self.reads}
         values |= {name: Value(name, everywhere) for name in (*self.numbers, SIZE, COUNT)}
-        meant = {name: name for name in values}
+        values[BEGIN] = Value(BEGIN, frozenset(self.reduced))
+        latest = {name: name for name in values}
         for part in self.parts:
-            value = self._computed(part, values, meant) if isinstance(part, Part) else self._taken(part, values, meant)
+            value = (
+                self._computed(part, values, latest) if isinstance(part, Part) else self._taken(part, values, latest)
+            )
             if value.name in values:
                 raise self._error(f"two values are called '{value.name}'")
             values[value.name] = value
-            meant[part.gives or value.name if isinstance(part, Part) else value.name] = value.name
-        return values, meant
+            latest[part.gives or value.name if isinstance(part, Part) else value.name] = value.name
+        return values, latest
 
     @property
     def values(self) -> dict[str, Value]:
@@ -212,7 +256,8 @@ class Kernel:
 
         Raises:
             ValueError: a function is not in the file, needs a value that nothing gives, or reduces what is the same
-                along its axes; two values have the same name.
+                along its axes; two values or arrays have the same name; an element is taken of what has no columns, or
+                where no value of rows says which.
         """
         return self._named[0]
 
@@ -223,11 +268,11 @@ class Kernel:
         Raises:
             ValueError: as for `values`, or one that is written does not exist.
         """
-        values, meant = self._named
+        values, latest = self._named
         for write in self.writes:
-            if write.value not in meant:
-                raise self._error(f"'{write.value}' is written; there are {list(meant)}")
-        return {write.array: values[meant[write.value]] for write in self.writes}
+            if write.value not in latest:
+                raise self._error(f"'{write.value}' is written; there are {list(latest)}")
+        return {write.array: values[latest[write.value]] for write in self.writes}
 
     @cached_property
     def reduced(self) -> Axes:
@@ -249,27 +294,57 @@ class Kernel:
         names = [*(read.name for read in self.reads), *(value.name for value in self.written.values())]
         return tuple(map(self.kind_of, names))
 
-    def _computed(self, part: Part, values: dict[str, Value], meant: dict[str, str]) -> Value:
+    def _computed(self, part: Part, values: dict[str, Value], latest: dict[str, str]) -> Value:
         names = [parameter.name for parameter in self.function(part.function).parameters]
         for name in names:
-            if name not in meant:
-                raise self._error(f"{part.function} needs '{name}'; there are {list(meant)}")
-        arguments = tuple(meant[name] for name in names)
+            if name not in latest:
+                raise self._error(f"{part.function} needs '{name}'; there are {list(latest)}")
+        arguments = tuple(latest[name] for name in names)
         level = self._shared([values[name] for name in arguments])
         if level & frozenset(part.over):
             raise self._error(f"{part.function} is the same along what it reduces, {part.over}")
         return Value(part.function, level | frozenset(part.over), arguments, part)
 
-    def _taken(self, take: Take, values: dict[str, Value], meant: dict[str, str]) -> Value:
-        if take.at not in meant or not any(read.name == take.array for read in self.reads):
-            raise self._error(f"'{take.name}' is taken from '{take.array}' at '{take.at}'; there are {list(meant)}")
-        at = values[meant[take.at]]
-        return Value(take.name, at.level & (values[take.array].level | {*self.reduced}), (take.array, at.name), take)
+    def _taken(self, take: Take, values: dict[str, Value], latest: dict[str, str]) -> Value:
+        array, at = values.get(take.array), values.get(latest.get(take.at, ""))
+        if array is None or at is None or not isinstance(array.source, Read):
+            raise self._error(f"'{take.name}' is taken from '{take.array}' at '{take.at}'; there are {list(latest)}")
+        if array.level & {*self.reduced} or at.level != {*self.reduced}:
+            raise self._error(f"'{take.name}' is taken from what has no columns, or where no value of rows says")
+        return Value(take.name, frozenset(self.reduced), (array.name, at.name), take)
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """The values that others need."""
+        return frozenset(name for value in self.values.values() for name in value.arguments)
+
+    def type_of(self, value: str) -> str:
+        """Return the WGSL type of a value."""
+        if value in (SIZE, COUNT, BEGIN):
+            return "f32" if value == SIZE else "u32"
+        match self.values[value].source:
+            case Read(type=type_):
+                return type_
+            case Take(array=array):
+                return self.type_of(array)
+            case Part(function=function, combine=combine):
+                returned = self.function(function).return_type_name
+                assert returned is not None
+                return "u32" if combine.startswith("arg") else returned.name
+        return self.numbers[value]
+
+    @cached_property
+    def finds_elements(self) -> bool:
+        """A reduction looks for an element."""
+        return any(value.part.combine.startswith("arg") for value in self.values.values() if value.part)
 
     @property
-    def only_reduces(self) -> bool:
-        """All that it writes are reductions, of which nothing else is computed."""
-        return all(value.part is not None and value.part.over for value in self.written.values())
+    def needs_whole_rows(self) -> bool:
+        """It needs more than elements and what is found of a segment, or elements need what is found."""
+        read, written = self.kinds[: len(self.reads)], self.kinds[len(self.reads) :]
+        of_elements = [value for value in self.values.values() if value.part and not self.level_of_call(value)]
+        needs_rows = any(self.kind_of(name) == "row" for value in of_elements for name in value.arguments)
+        return needs_rows or "row" in read or "element" in written or not self.used.isdisjoint((SIZE, COUNT))
 
     def arguments_of(self, function: str) -> tuple[str, ...]:
         """Return the values that a function of the file needs, in the order of its parameters."""

@@ -16,11 +16,12 @@ import schedule_cases
 import optirs_web as ow
 from optirs_web.gradchecks import read_together
 from optirs_web.ops import launch
+from optirs_web.ops.row_kernels import SUM
 from optirs_web.optim.lr_scheduler.scheduler_set import get_option
 from optirs_web.runtime import products
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.dtypes import UINT32
-from optirs_web.runtime.kernels import cooperative
+from optirs_web.runtime.form_kernels import form_kernel
 
 OPERATIONS = {case.name: case for case in operation_cases.CASES}
 DRIVEN = {case.name: case for case in optimizer_cases.DRIVEN_CASES}
@@ -353,7 +354,7 @@ def row_sums(values, device):
     x = ow.tensor(values, device=device)
     rows, columns = x.shape
     sums = ow.zeros((rows,), device=device)
-    x.device.dispatch(cooperative("sum"), [x.view, sums.view], rows, (rows, columns, 1, columns, 1))
+    x.device.dispatch(form_kernel(SUM), [x.view, sums.view], rows, (rows, columns, 1, 1))
     return sums.read()
 
 

@@ -8,14 +8,17 @@ import pytest
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
 from optirs_web.kernel import Kernel, Online, Part, Read, Take, Write
+from optirs_web.lower import shader
 from optirs_web.lower.arrays import array_source
 from optirs_web.lower.in_place import Statements
 from optirs_web.lower.shader import row_source
 from optirs_web.ops.row_kernels import (
+    LAYER_NORM_AFFINE_GRAD,
     LOG_SOFTMAX,
     SOFTMAX,
     SUM,
     cross_entropy_form,
+    extremum_form,
     launch_rows,
     layer_norm_form,
     layer_norm_grad_form,
@@ -41,6 +44,7 @@ def test_the_level_of_a_value_is_where_all_that_it_needs_is_the_same():
         "x": set(),
         "size": {-2, -1},
         "count": {-2, -1},
+        "begin": {-1},
         "largest": {-1},
         "shifted": set(),
         "power": set(),
@@ -58,7 +62,7 @@ def test_what_is_reduced_along_both_axes_is_one_value():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([Part("softmax")], r"softmax needs 'power'; there are \['x', 'size', 'count'\]"),
+        ([Part("softmax")], r"softmax needs 'power'; there are \['x', 'size', 'count', 'begin'\]"),
         ([Part("largest"), Part("largest")], "two values are called 'largest'"),
         ([Part("nothing")], "shaders/rows/softmax.wgsl has no function 'nothing'"),
         (
@@ -80,18 +84,18 @@ def test_what_is_the_same_along_a_row_is_not_reduced_along_it():
 
 def test_a_value_that_is_written_has_to_exist():
     kernel = Kernel("tried", ("rows", "softmax"), 2, (X,), (Part("largest"),), (Write("power", "result"),))
-    with pytest.raises(ValueError, match=r"'power' is written; there are \['x', 'size', 'count', 'largest'\]"):
+    with pytest.raises(ValueError, match=r"'power' is written; there are \['x', 'size', 'count', 'begin', 'largest'\]"):
         _ = kernel.written
 
 
 def test_a_later_value_takes_the_name_of_an_earlier_one():
     form = layer_norm_form(has_weight=True, has_bias=True)
     assert form.values["normalized"].arguments == ("centred_deviation", "weighted")
-    assert form.values["moved"].arguments == ("normalized", "bias")
+    assert form.values["with_bias"].arguments == ("normalized", "bias")
     assert {array: value.name for array, value in form.written.items()} == {
         "mean": "mean",
         "scale": "scale",
-        "result": "moved",
+        "result": "with_bias",
     }
 
 
@@ -104,17 +108,21 @@ def test_kinds_of_arrays_follow_from_what_is_reduced():
     "kernel",
     [
         form(Part("largest", over=(-2,)), Part("shifted")),
+        form(Part("largest")),  # reduces nothing
+        form(Part("largest", over=(-1,)), reads=(X, Read("y", over=(-1, -2)))),  # reads what is the same for all
         form(Part("largest"), reads=(Read("x", over=(-2,)), Read("y"))),  # writes a value of columns
     ],
 )
 def test_a_form_that_no_lowering_has_is_refused(kernel):
-    with pytest.raises(UnsupportedError, match="kernel 'tried': only rows of a matrix"):
+    with pytest.raises(UnsupportedError, match="kernel 'tried': it has to reduce the rows of a matrix"):
         form_kernel(kernel)
 
 
 @pytest.mark.parametrize("kernel", [SOFTMAX, layer_norm_grad_form(has_weight=False)])
-def test_only_reductions_are_made_of_segments(kernel):
-    with pytest.raises(UnsupportedError, match=f"kernel '{kernel.name}': of segments of rows only reductions"):
+def test_of_segments_only_what_is_found_in_them_is_written(kernel):
+    with pytest.raises(
+        UnsupportedError, match=f"kernel '{kernel.name}': of segments of rows only what is found in them"
+    ):
         form_kernel(kernel, "segments")
 
 
@@ -203,9 +211,8 @@ def run(made, results, **values):
     lines, count = made.text(results)
     names = {
         "np": np,
-        "columns": 4,
         "_u_0": np.uint32(0),
-        "_across": lambda values, columns, out: np.copyto(out, np.broadcast_to(values, out.shape)) or out,
+        "_across": lambda values, out: np.copyto(out, np.broadcast_to(values, out.shape)) or out,
         "_outer": lambda rows, columns, out: np.multiply(rows, columns, out=out),
         **{name: np.full((3, 4), np.nan, np.float32) for name in (*results, *(f"m{n}" for n in range(count)))},
         **values,
@@ -295,6 +302,154 @@ def test_rows_are_reduced_along_any_axis(device, columns, inner):
     np.testing.assert_allclose(
         *launched(layer_norm_grad_form(True), grad, x, weight, mean, scale), along * scale[:, None], **close
     )
+    labels = rng.integers(0, columns, (outer, 1, inner)).astype(np.int32)
+    labels[0, 0, 0] = -1
+    class_weight, smoothing = np.abs(weight), 0.2
+    log_sum, loss, weights, shares = launched(
+        cross_entropy_form(True, True), x, labels, class_weight, numbers=(-1, smoothing)
+    )
+    logarithms = np.log(softmax(exact))
+    of_label = np.take_along_axis(logarithms, np.maximum(labels, 0), 1)[:, 0]
+    want_weights = np.take_along_axis(class_weight * np.ones_like(x), np.maximum(labels, 0), 1)[:, 0]
+    want = -(1 - smoothing) * want_weights * of_label - smoothing / columns * (class_weight * logarithms).sum(1)
+    want_shares = (1 - smoothing) * want_weights + smoothing / columns * class_weight.sum()
+    is_counted = labels[:, 0] >= 0
+    np.testing.assert_allclose(log_sum, np.log(np.exp(exact).sum(1)), **close)
+    for got, expected in ((loss, want), (weights, want_weights), (shares, want_shares)):
+        np.testing.assert_allclose(got, np.where(is_counted, expected, 0), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("inner", [1, 3, 40])
+@pytest.mark.parametrize("columns", [8, 10, 23])
+def test_segments_of_rows_are_reduced_by_themselves(device, columns, inner):
+    """Also where the last one is shorter."""
+    outer, segment = 3, 8
+    rng, shape = np.random.default_rng(0), (outer, columns, inner)
+    x, grad = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    mean, scale = (rng.standard_normal((1, columns, 1)).astype(np.float32) for _ in range(2))
+    segments = -(-columns // segment)
+
+    def launched(kernel, *operands):
+        on_device = [ow.tensor(operand, device=device) for operand in operands]
+        results = [empty((outer, segments, inner), FLOAT32, device) for _ in kernel.writes]
+        launch_rows(kernel, results, on_device, shape, segment=segment)
+        return [result.numpy() for result in results]
+
+    def summed(values):
+        parts = np.split(values.astype(np.float64), range(segment, columns, segment), axis=1)
+        return np.stack([part.sum(1) for part in parts], axis=1)
+
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(*launched(SUM, x), summed(x), **close)
+    weight_grad, bias_grad = launched(LAYER_NORM_AFFINE_GRAD, grad, x, mean, scale)
+    np.testing.assert_allclose(weight_grad, summed(grad * ((x.astype(np.float64) - mean) * scale)), **close)
+    np.testing.assert_allclose(bias_grad, summed(grad), **close)
+
+
+TRIED = """
+fn total(x: f32) -> f32 { return x; }
+fn lowered(x: f32, total: f32) -> f32 { return x - total; }
+fn product(lowered: f32, x: f32) -> f32 { return lowered * x; }
+fn both(product: f32, lowered: f32) -> f32 { return product + lowered; }
+fn last(lowered: f32, both: f32) -> f32 { return lowered - both; }
+fn largest(lowered: f32) -> f32 { return lowered; }
+fn below(lowered: f32, largest: f32) -> f32 { return lowered - largest; }
+fn same_bits(x: f32, label: i32) -> f32 { return select(x, bitcast<f32>(label), label > 16777216); }
+fn constant(x: f32) -> f32 { return 1.0; }
+fn spread(below: f32) -> f32 { return below; }
+"""
+
+
+@pytest.fixture(scope="module")
+def tried():
+    """Return a function that makes a kernel of the functions above, each of the named ones written."""
+    add_module(("rows", "tried"), parse(TRIED, "tried.wgsl"))
+
+    def made(parts, written, reads=(X,)):
+        writes = tuple(Write(value, f"of_{value}") for value in written)
+        return Kernel("tried", ("rows", "tried"), 2, reads, tuple(parts), writes)
+
+    return made
+
+
+def launched(kernel, device, *operands, shape):
+    results = [empty(shape, FLOAT32, device) for _ in kernel.writes]
+    launch_rows(kernel, results, [ow.tensor(operand, device=device) for operand in operands], shape)
+    return [result.numpy() for result in results]
+
+
+@pytest.mark.parametrize("inner", [1, 3, 40])
+@pytest.mark.parametrize("written", [("product", "last"), ("both", "last"), ("last", "both"), ("lowered", "product")])
+def test_several_results_do_not_write_over_each_other(device, tried, written, inner):
+    parts = [Part("total", over=(-1,)), *map(Part, ("lowered", "product", "both", "last"))]
+    x = np.random.default_rng(0).standard_normal((2, 5, inner)).astype(np.float32)
+    values = {"lowered": x - x.sum(1, keepdims=True)}
+    values["product"] = values["lowered"] * x
+    values["both"] = values["product"] + values["lowered"]
+    values["last"] = values["lowered"] - values["both"]
+    for name, got in zip(written, launched(tried(parts, written), device, x, shape=x.shape), strict=True):
+        np.testing.assert_allclose(got, values[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7])
+def test_a_maximum_stays_when_what_it_is_of_is_written_over(device, tried, columns):
+    parts = [Part("total", over=(-1,)), Part("lowered"), Part("largest", over=(-1,), combine="max"), Part("below")]
+    x = np.random.default_rng(0).standard_normal((2, columns, 40)).astype(np.float32)
+    (got,) = launched(tried(parts, ["below"]), device, x, shape=x.shape)
+    lowered = x - x.sum(1, keepdims=True)
+    np.testing.assert_allclose(got, lowered - lowered.max(1, keepdims=True), rtol=1e-5, atol=1e-5)
+
+
+def test_integers_of_rows_stay_integers_for_elements(device, tried):
+    parts = [Part("total", over=(-1,)), Part("same_bits")]
+    kernel = tried(parts, ["same_bits"], reads=(X, Read("label", over=(-1,), type="i32")))
+    x, label = np.ones((2, 3, 1), np.float32), np.array([[16777216], [16777217]], np.int32)
+    (got,) = launched(kernel, device, x, label, shape=x.shape)
+    np.testing.assert_array_equal(got[:, 0, 0], [1.0, label[1].view(np.float32)[0]])
+
+
+def test_segments_are_refused_where_elements_need_what_is_found(tried):
+    parts = [Part("total", over=(-1,)), Part("lowered"), Part("largest", over=(-1,))]
+    with pytest.raises(UnsupportedError, match="of segments of rows only what is found in them"):
+        form_kernel(tried(parts, ["largest"]), "segments")
+    with pytest.raises(UnsupportedError, match="of segments of rows only what is found in them"):
+        form_kernel(cross_entropy_form(has_weight=False, is_smoothed=False), "segments")
+
+
+def test_what_an_earlier_pass_gives_is_found_before_an_online_one(tried):
+    parts = [
+        Part("total", over=(-1,)),
+        Part("lowered"),
+        Part("largest", over=(-1,)),
+        Part("below"),
+        Part("spread", over=(-1,)),
+    ]
+    kernel = tried(parts, ["spread"])
+    online = Online("start", "update", {"largest": "share", "spread": "share"})
+    passes = shader._passes(Kernel("tried", kernel.file, 2, (X,), kernel.parts, kernel.writes, online=online))
+    assert [[part.function for part in together] for together in passes] == [["total"], ["largest", "spread"]]
+
+
+def test_a_function_that_ignores_its_element_is_named(tried):
+    with pytest.raises(UnsupportedError, match="'constant' has one value for all elements"):
+        array_source(tried([Part("constant", over=(-1,))], ["constant"]), NUMPY)
+
+
+def test_names_are_used_once():
+    for reads, numbers in (((X, Read("size")), {}), ((X,), {"x": "f32"}), ((X, X), {})):
+        kernel = Kernel("tried", SUM.file, 2, reads, SUM.parts, SUM.writes, numbers)
+        with pytest.raises(ValueError, match="kernel 'tried': two arrays, numbers"):
+            _ = kernel.values
+    with pytest.raises(ValueError, match="a launch of rows has a parameter 'columns'"):
+        form_kernel(Kernel("tried", SUM.file, 2, (X,), SUM.parts, SUM.writes, {"columns": "f32"}))
+
+
+def test_an_element_is_taken_where_a_value_of_rows_says():
+    for array, at in (("label", "label"), ("x", "count"), ("x", "nothing")):
+        reads = (X, Read("label", over=(-1,), type="i32"))
+        kernel = Kernel("tried", SUM.file, 2, reads, (Part("sum", over=(-1,)), Take("taken", array, at)), ())
+        with pytest.raises(ValueError, match="kernel 'tried': 'taken' "):
+            _ = kernel.values
 
 
 def test_a_function_with_the_name_of_a_variable_of_the_shader_is_named():
@@ -306,15 +461,15 @@ def test_a_function_with_the_name_of_a_variable_of_the_shader_is_named():
 
 def test_what_is_taken_is_of_rows_and_has_to_be_read():
     kernel = cross_entropy_form(has_weight=True, is_smoothed=False)
-    assert {name: kernel.kind_of(name) for name in ("label", "place", "logit", "weight_of_label")} == {
+    assert {name: kernel.kind_of(name) for name in ("label", "label_column", "logit", "weight_of_label")} == {
         "label": "row",
-        "place": "row",
+        "label_column": "row",
         "logit": "row",
         "weight_of_label": "row",
     }
     source = row_source(kernel, "strided")
-    assert "let v_logit = x_values[first + v_place * parameters.inner];" in source
-    assert "let v_weight_of_label = class_weight_values[v_place];" in source
+    assert "let v_logit = x_values[first + (segment + v_label_column) * parameters.inner];" in source
+    assert "let v_weight_of_label = class_weight_values[(segment + v_label_column)];" in source
     taken = Kernel("tried", kernel.file, 2, (X,), (Take("logit", "y", at="count"),), ())
     with pytest.raises(ValueError, match="'logit' is taken from 'y' at 'count'; there are"):
         _ = taken.values
@@ -323,3 +478,33 @@ def test_what_is_taken_is_of_rows_and_has_to_be_read():
 def test_what_only_a_rows_first_invocation_stores_is_computed_there():
     stored = row_source(cross_entropy_form(has_weight=False, is_smoothed=False)).partition("if member == 0u")[2]
     assert "let v_label = label_values[own_row];" in stored
+
+
+@pytest.mark.parametrize("type_", ["f32", "i32", "u32"])
+@pytest.mark.parametrize("is_smallest", [False, True])
+def test_an_element_that_is_looked_for_has_the_highest_rank_of_its_type(type_, is_smallest):
+    kernel = extremum_form(type_, is_smallest, "both", has_places=False)
+    source = row_source(kernel, "segments")
+    assert f"Candidate(rank_of_{type_}(v_x, {str(is_smallest).lower()}), column - segment)" in source
+    assert f"var<storage, read_write> result_values: array<{type_}>;" in source
+    assert "var<storage, read_write> place_of_result_values: array<i32>;" in source
+    assert kernel.type_of("extreme") == type_
+    assert (kernel.type_of("place_in_row"), kernel.type_of("begin"), kernel.type_of("size")) == ("i32", "u32", "f32")
+
+
+def test_what_is_found_is_combined_without_subgroups(device):
+    """A device that has subgroups takes the kernel without: they add up and compare numbers alone."""
+    kernel = extremum_form("f32", is_smallest=False, gives="place", has_places=False)
+    assert kernel.finds_elements
+    assert "SUBGROUPS" not in row_source(kernel)
+    x = np.arange(2 * 5000, dtype=np.float32).reshape(2, 5000) % 4099
+    assert ow.tensor(x, device=device).argmax(axis=1).tolist() == x.argmax(1).tolist()
+
+
+@pytest.mark.parametrize(("length", "inner"), [(4096, 1), (4097, 3), (8193, 40), (12_289, 2)])
+def test_a_long_axis_is_searched_in_segments(device, length, inner):
+    x = np.random.default_rng(0).integers(-9, 9, (2, length, inner)).astype(np.int32)
+    for values in (x, x.astype(np.float32), np.where(x == 8, np.nan, x).astype(np.float32)):
+        t = ow.tensor(values, device=device)
+        for name in ("max", "min", "argmax", "argmin"):
+            np.testing.assert_array_equal(getattr(t, name)(axis=1).numpy(), getattr(np, name)(values, axis=1))

@@ -186,10 +186,9 @@ def test_a_kernel_that_finds_no_memory_on_the_processor_is_named():
         import resource
         import optirs_web as ow
         def work(x):
-            return ow.cross_entropy(x, labels[: len(x)])
-        labels = ow.zeros((8 << 10,), dtype="int32", device="cpu")
-        work(ow.ones((4, 4), device="cpu")).tolist()
-        x = ow.ones((8 << 10, 1 << 10), device="cpu")
+            return ow.ops.max_pool2d(x, 2)
+        work(ow.ones((1, 1, 4, 4), device="cpu")).tolist()
+        x = ow.ones((1, 8, 1 << 10, 1 << 10), device="cpu")
         x.device.synchronize()
         y = work(x)
         in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -201,5 +200,5 @@ def test_a_kernel_that_finds_no_memory_on_the_processor_is_named():
         print(ow.ones((10,), device="cpu").sum().item())
         """
     )
-    assert "the operation 'cross_entropy' failed on device 'cpu'" in lines[0]
+    assert "the operation 'window_largest' failed on device 'cpu'" in lines[0]
     assert lines[1:] == ["10.0"]

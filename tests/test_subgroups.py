@@ -13,11 +13,11 @@ from test_operation_derivatives import Call, Found, compare_with_numpy
 
 import optirs_web as ow
 from optirs_web.ops import layer_norm
-from optirs_web.ops.launch import row_kernel
+from optirs_web.ops.launch import row_constants
 from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.form_kernels import form_kernel
-from optirs_web.runtime.kernels import Kernel, cooperative
+from optirs_web.runtime.kernels import Kernel
 from optirs_web.runtime.subgroups import reduces_by_subgroups
 from optirs_web.wgsl import check, parse
 
@@ -99,11 +99,7 @@ def test_what_is_not_finite_stays_in_its_row(by_adapter, length, value):
 
 
 def _made(name, **constants):
-    return (
-        form_kernel(ROW_KERNELS[name], "adjacent", **constants)
-        if name in ROW_KERNELS
-        else cooperative(name, **constants)
-    )
+    return form_kernel(ROW_KERNELS[name], "adjacent", **constants)
 
 
 def _launch(kernel, device, values, *parameters):
@@ -217,7 +213,7 @@ def test_subgroups_may_have_any_size_and_any_invocations(open_device, size, invo
 
 
 def constants(device, length, count=300, inner=1):
-    return row_kernel(device, "sum", length, count, inner)[0].constants
+    return row_constants(device, length, count, inner)[0]
 
 
 def test_long_rows_are_reduced_by_subgroups(open_device, monkeypatch):

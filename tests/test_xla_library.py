@@ -1,4 +1,4 @@
-"""The library calls that replace cooperative kernels on `xla` agree with NumPy's, launch by launch."""
+"""`xla` leaves what NumPy leaves: by the library calls that replace kernels, launch by launch, and by forms."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ from sparse_problems import entries
 import optirs_web as ow
 from optirs_web import ops
 from optirs_web.native_backends.cpu.numpy import library as numpy_library
+from optirs_web.ops.row_kernels import named_row_kernels
+from optirs_web.runtime.form_kernels import form_kernel
 
 
 def random(*shape, seed=0):
@@ -28,17 +30,6 @@ def differentiate(*results):
 def products(device):
     a, b = leaf(device, 3, 37, 5), leaf(device, 5, 41, seed=1)
     differentiate(a @ b, a.transpose(1, 2)[:, 1:] @ leaf(device, 1, 37, 3), leaf(device, 9) @ leaf(device, 9))
-
-
-def reductions(device):
-    x = leaf(device, 3, 70, 5)
-    differentiate(x.sum(axis=1), x.permute(1, 0, 2).softmax(axis=0), ops.log_softmax(x, 1), x.max(axis=(0, 1)))
-    long = random(70_000)
-    long[[61_000, 69_000]] = 7
-    for values in (long, np.where(long == 7, np.nan, long), (1e6 * long).astype(np.int32)):
-        t = ow.tensor(values, device=device)
-        [result.read() for result in (ops.argmax(t), ops.argmin(t))]
-    ow.tensor(long, device=device).sum().read()
 
 
 def indexing(device):
@@ -140,7 +131,6 @@ def stored(device):
 
 PROGRAMS = {
     products: ["matmul"],
-    reductions: ["extremum"],
     indexing: ["gather", "scatter", "join", "place"],
     heads: ["attention", "attention_delta", "attention_grad"],
     windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],
@@ -164,7 +154,7 @@ def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, xla, open_devi
     assert comparison.differences == []
 
 
-@pytest.mark.parametrize("program", [reductions, indexing, windows, rows], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [indexing, windows, rows], ids=lambda program: program.__name__)
 def test_indices_are_int32_where_jax_has_64_bits_as_well(program, xla, open_device, monkeypatch):
     import jax
     from xla_comparisons import Comparison
@@ -174,6 +164,45 @@ def test_indices_are_int32_where_jax_has_64_bits_as_well(program, xla, open_devi
         program(open_device("cpu"))
     assert comparison.launches
     assert comparison.differences == []
+
+
+LAYOUTS = [(name, layout) for name in named_row_kernels() for layout in ("adjacent", "strided")]
+LAYOUTS += [(name, "segments") for name in ("sum", "sum_of_two", "layer_norm_affine_grad", "extremum")]
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["", "where JAX has 64 bits as well"])
+@pytest.mark.parametrize(("name", "layout"), LAYOUTS)
+def test_a_kernel_that_reduces_rows_leaves_what_it_leaves_on_the_processor(name, layout, wide, xla):
+    import jax
+
+    from optirs_web.native_backends.cpu.numpy.forms import bind_form
+    from optirs_web.native_backends.xla.forms import lower_form
+
+    kernel = form_kernel(named_row_kernels()[name], layout)
+    form, rng = kernel.form, np.random.default_rng(0)
+    outer, columns, inner, segment = 3, 21, 1 if layout == "adjacent" else 4, 8
+    segments = -(-columns // segment) if layout == "segments" else 1
+    values = {"rows": outer * segments * inner, "columns": columns, "inner": inner, "segment": segment}
+    values |= {number: 1 if type_ == "i32" else np.float32(0.1) for number, type_ in form.numbers.items()}
+    sizes = {"element": outer * columns * inner, "row": outer * segments * inner, "column": columns}
+    dtypes = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+    given = [
+        np.asarray(
+            rng.integers(0, columns, sizes[kind]) if read.type == "i32" else rng.standard_normal(sizes[kind])
+        ).astype(dtypes[read.type])
+        for read, kind in zip(form.reads, form.kinds, strict=False)
+    ]
+    results = [
+        np.zeros(sizes[kind], dtypes[write.type])
+        for write, kind in zip(form.writes, form.kinds[len(form.reads) :], strict=True)
+    ]
+    bind_form(kernel, [array.view(np.uint8) for array in (*given, *results)], values)()
+    with jax.enable_x64(wide):
+        traced = jax.jit(lambda *arrays: lower_form(kernel, values, arrays)).trace(*given, *map(np.zeros_like, results))
+        assert "callback" not in traced.lower(lowering_platforms=("tpu",)).as_text()
+        for want, got in zip(results, traced.lower().compile()(*given, *map(np.zeros_like, results)), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
 def plateau(device):

@@ -55,7 +55,6 @@ __all__ = [
 
 # Indices are int32 whether or not `jax_enable_x64` is set.
 arange = partial(jnp.arange, dtype=jnp.int32)
-argmax, argmin = partial(lax.argmax, index_dtype=jnp.int32), partial(lax.argmin, index_dtype=jnp.int32)
 
 functions_of = partial(_printed.functions_of, JAX)
 printed = partial(_printed.printed, JAX)

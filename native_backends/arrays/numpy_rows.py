@@ -54,21 +54,14 @@ def row_sums(table: Array) -> Array:
     return sums if width == columns else np.add.reduce(sums.reshape(rows, -1), axis=1, dtype=np.float64)
 
 
-def column_sums(tables: Array, weights: Array | None = None) -> Array:
-    """Return the sums of the columns of contiguous tables, (tables, columns), float32 or float64.
-
-    Args:
-        tables: (tables, rows, columns), float32.
-        weights: factors of the rows, (tables, rows); 1 by default.
-    """
+def column_sums(tables: Array) -> Array:
+    """Return the sums over the rows of contiguous (tables, rows, columns): (tables, columns), float32 or float64."""
     count, rows, columns = tables.shape
     width = _width(rows) if rows else 0
     if width < min(rows, _FEWEST) or not tables.size:
-        table = tables if weights is None else tables * weights[..., None]
-        total: Array = np.add.reduce(table, axis=1, dtype=np.float64)
+        total: Array = np.add.reduce(tables, axis=1, dtype=np.float64)
         return total
-    factors = _ones(width) if weights is None else weights.reshape(-1, 1, width)
-    sums: Array = (factors @ tables.reshape(count * (rows // width), width, columns)).reshape(count, -1, columns)
+    sums: Array = (_ones(width) @ tables.reshape(count * (rows // width), width, columns)).reshape(count, -1, columns)
     return sums[:, 0] if width == rows else np.add.reduce(sums, axis=1, dtype=np.float64)
 
 
@@ -77,6 +70,8 @@ def column_maxima(tables: Array) -> Array:
 
     NaN where there is one. Halves of the rows are compared, since NumPy takes a call for each row.
     """
+    if tables.shape[1] == 1:
+        return tables.copy()
     while (rows := tables.shape[1]) > 1:
         half = rows // 2
         folded = np.maximum(tables[:, :half], tables[:, half : 2 * half])
@@ -86,15 +81,14 @@ def column_maxima(tables: Array) -> Array:
     return tables
 
 
-def of_rows(numbers: Array, columns: int, out: Array | None = None) -> Array:
-    """Return a table, (rows, columns), each of whose columns is `numbers`, (rows,); in `out` if that is given."""
-    table = np.empty((numbers.size, columns), np.float32) if out is None else out
-    table[...] = numbers[:, None]
-    return table
+def of_rows(numbers: Array, out: Array) -> Array:
+    """Return `out`, (rows, columns), after each of its columns has become `numbers`, (rows,)."""
+    out[...] = numbers[:, None]
+    return out
 
 
-def outer(rows: Array, columns: Array, out: Array | None = None) -> Array:
-    """Return the outer product of (rows,) and (columns,) as a float32 table; in `out` if that is given."""
+def outer(rows: Array, columns: Array, out: Array) -> Array:
+    """Return `out`, float32, after it has become the outer product of (rows,) and (columns,)."""
     left, right = np.zeros((rows.size, 2), np.float32), np.zeros((2, columns.size), np.float32)
     left[:, 0], right[0] = rows, columns
     return np.matmul(left, right, out=out)  # by BLAS, which NumPy does not call for one column

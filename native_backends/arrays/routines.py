@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import Results, attention, extremes, indexing, matrices, products, scaling, sparse, storage
+from . import Results, attention, indexing, matrices, products, scaling, sparse, storage
 
 __all__ = ["ROUTINES", "TRACED"]
 
 ROUTINES: dict[str, Callable[..., Results]] = {
     **attention.ROUTINES,
-    **extremes.ROUTINES,
     **indexing.ROUTINES,
     **matrices.ROUTINES,
     **products.ROUTINES,

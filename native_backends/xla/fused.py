@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...runtime.form_kernels import FormKernel
 from ...runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ...wgsl.fused_shell import Argument, Fused, parameters_of as own_parameters
 from ..arrays.jax_arrays import as_type, functions_of, put, strided
@@ -47,7 +46,7 @@ class _Steps:
         """Compute the steps, and return the outputs in the full shape.
 
         Args:
-            value: the result of the cooperative kernel, if there is any.
+            value: the result of the kernel with the hook, if there is any.
             old: the outputs before.
         """
         results: list[Any] = []
@@ -88,11 +87,10 @@ def fused_map(kernel: FusedMapKernel, values: Values, arrays: Sequence[Array]) -
 def fused(
     kernel: FusedKernel, values: Values, arrays: Sequence[Array], replacement: Callable[..., tuple[Array, ...]]
 ) -> tuple[Array, ...]:
-    """A cooperative kernel with map functions before or after it; `replacement` takes the kernel's place."""
+    """A kernel with map functions before or after it; `replacement` takes the kernel's place."""
     bound = _named(kernel, arrays)
     hook = kernel.hook
     if hook.function == "loaded":
-        assert isinstance(kernel.base, FormKernel)
         loaded = _Steps(kernel, bound, values, kernel.base.elements(values)).run(None, ())[0]
         bound[hook.binding] = loaded.reshape(-1)
         new = _computed(kernel, values, bound, replacement)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..kernel import COUNT, SIZE, Kernel, Kind, Part, Take, Value
+from ..kernel import BEGIN, COUNT, SIZE, Kernel, Kind, Part, Take, Value
 from ..wgsl.print_python import compile_python, print_python, python_name
 from ..wgsl.python_dialects import NUMPY, Dialect
 from .in_place import Statements
@@ -27,22 +27,26 @@ _LIBRARY = {"exp_of_distance": "exp", "precise_exp": "exp", "precise_log": "log"
 
 @dataclass(frozen=True)
 class Reductions:
-    """Reductions of rows, the second of two or three axes, which becomes 1; and what JAX does not need.
+    """Reductions of rows, along the second of two or three axes, which becomes 1 or the segments of a row.
 
     Attributes:
         sum: of each row.
         max: the largest element of each row, or NaN.
-        dot: the sum of the products of two arrays for each row.
+        argmax: the column of the first largest element of each row, a NaN before all, as u32.
+        argmin: that of the first smallest one.
         taken: `taken(table, columns)`, the element of each row in its column.
-        across: `across(values, columns, out)` writes a value of each row to so many columns.
-        outer: `outer(rows, columns, out)` writes the products of a value of each row and one of each column.
+        dot: the sum of the products of two arrays for each row. This and the next are for NumPy alone.
+        across: `across(values, out)`, a value of each row for all columns: in `out`, or as it is where that broadcasts.
+        outer: `outer(rows, columns, out)`, the products of a value of each row and one of each column, in `out`.
     """
 
     sum: Callable[[Any], Any]
     max: Callable[[Any], Any]
+    argmax: Callable[[Any], Any]
+    argmin: Callable[[Any], Any]
     taken: Callable[[Any, Any], Any]
     dot: Callable[[Any, Any], Any] | None = None
-    across: Callable[[Any, int, Any], Any] | None = None
+    across: Callable[[Any, Any], Any] | None = None
     outer: Callable[[Any, Any, Any], Any] | None = None
 
 
@@ -50,9 +54,9 @@ class Lowered(NamedTuple):
     """The function of a kernel.
 
     Attributes:
-        call: takes the number of columns, the arrays that are read, the numbers, and for NumPy the arrays that are
-            written for elements and as many others of that shape as `memory` says. It returns what is written, in NumPy
-            perhaps elsewhere.
+        call: takes the number of columns, the column at which each row begins, the arrays that are read, the numbers,
+            and for NumPy the arrays that are written for elements and as many others of that shape as `memory` says.
+            It returns what is written, in NumPy perhaps elsewhere.
         memory: number of arrays.
     """
 
@@ -104,9 +108,9 @@ def _combined(value: Value, elements: str) -> str:
 
 def _function(kernel: Kernel, lines: list[str], results: Sequence[str], arrays: Sequence[str] = ()) -> str:
     names = [*(read.name for read in kernel.reads), *kernel.numbers]
-    parameters = ", ".join(("columns", *(f"v_{name}" for name in names), *arrays))
-    used = {name for value in kernel.values.values() for name in value.arguments}
-    size = [f"v_{name} = np.{type_}(columns)" for name, type_ in ((SIZE, "float32"), (COUNT, "uint32")) if name in used]
+    parameters = ", ".join(("columns", f"v_{BEGIN}", *(f"v_{name}" for name in names), *arrays))
+    types = {SIZE: "float32", COUNT: "uint32"}
+    size = [f"v_{name} = np.{type_}(columns)" for name, type_ in types.items() if name in kernel.used]
     body = "\n    ".join([*size, *lines, f"return ({', '.join(results)},)"])
     return f"def _kernel({parameters}):  # see optirs_web/lower/arrays.py\n    {body}\n"
 
@@ -118,7 +122,8 @@ def _for_numpy(kernel: Kernel, text: str) -> str:
     """Return the text of the functions that are called, and of the function that computes the values."""
     tree = ast.parse(text).body
     functions = {node.name: node for node in tree if isinstance(node, ast.FunctionDef)}
-    statements = Statements(functions, {f"v_{name}": kernel.kind_of(name) for name in kernel.values})
+    integers = {f"v_{name}" for name in kernel.values if kernel.type_of(name) != "f32"}
+    statements = Statements(functions, {f"v_{name}": kernel.kind_of(name) for name in kernel.values}, integers)
     names = {value.name: f"v_{value.name}" for value in kernel.values.values()}
     for value in _computed(kernel):
         name, function, arguments = names[value.name], python_name(value.name), [names[n] for n in value.arguments]

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..errors import UnsupportedError
 from ..kernel import Kind
 
 __all__ = ["Statements"]
@@ -23,9 +24,9 @@ class _Statement:
     """One line of the text, which gives a name its value.
 
     Attributes:
-        call: a call without its closing bracket, or an expression.
+        call: an expression; with `out`, a call without its closing bracket.
         operands: the names that it reads.
-        is_told: the call has a parameter `out`, where it writes its result.
+        has_out: the call has a parameter `out`, where it writes its result.
         may_alias: the result may be in the memory of an operand.
         over_operands: it may write over operands, element by element.
     """
@@ -33,7 +34,7 @@ class _Statement:
     name: str
     call: str
     operands: tuple[str, ...]
-    is_told: bool = False
+    has_out: bool = False
     may_alias: bool = False
     over_operands: bool = False
 
@@ -43,14 +44,15 @@ class Statements:
     """The statements of a kernel, built up in order.
 
     Attributes:
-        functions: those that are printed, of float32 arrays.
+        functions: those that are printed.
         kinds: of each name.
+        others: names whose values may not be float32.
     """
 
     functions: Mapping[str, ast.FunctionDef]
     kinds: dict[str, Kind]
+    others: set[str] = field(default_factory=set)
     _statements: list[_Statement] = field(default_factory=list)
-    _integers: set[str] = field(default_factory=set)  # names whose values may not be float32
 
     def element(self, name: str, function: str, arguments: Sequence[str]) -> str:
         """Add what computes a function of elements; return the name of its value: `name`, or another that has it."""
@@ -64,7 +66,10 @@ class Statements:
             names[target.id] = self._flat(assignment.value, names)
         assert isinstance(last, ast.Return)
         assert last.value is not None
-        return self._flat(last.value, names, name)
+        computed = self._flat(last.value, names, name)
+        if computed not in self.kinds:
+            raise UnsupportedError(f"'{function}' has one value for all elements, {computed}")
+        return computed
 
     def other(self, name: str, call: str, operands: Iterable[str]) -> None:
         """Add a call whose value, not of elements, is in new memory."""
@@ -102,7 +107,7 @@ class Statements:
         return self._whole(node, names, name)
 
     def _is_float(self, name: str) -> bool:
-        return name.startswith(_FLOAT_CONSTANT) or (name in self.kinds and name not in self._integers)
+        return name.startswith(_FLOAT_CONSTANT) or (name in self.kinds and name not in self.others)
 
     def _called(self, function: str, operands: Sequence[str], name: str) -> str:
         """Add a call of NumPy's function."""
@@ -113,11 +118,11 @@ class Statements:
             return self._add(_Statement(name, f"np.{function}({', '.join(operands)})", tuple(operands)), kind)
         if function == "multiply" and kinds == {"row", "column"}:
             row, column = sorted(operands, key=lambda operand: self.kinds[operand] != "row")
-            return self._add(_Statement(name, f"_outer({row}, {column}", (row, column), is_told=True), "element")
+            return self._add(_Statement(name, f"_outer({row}, {column}", (row, column), has_out=True), "element")
         spread = [self._spread(operand) for operand in operands]
         call = f"np.{function}({', '.join(spread)}"
         used = tuple(operand for operand in spread if operand in self.kinds)
-        return self._add(_Statement(name, call, used, is_told=True, over_operands=True), "element")
+        return self._add(_Statement(name, call, used, has_out=True, over_operands=True), "element")
 
     def _whole(self, node: ast.expr, names: Mapping[str, str], name: str) -> str:
         """Add an expression as it is."""
@@ -126,16 +131,16 @@ class Statements:
         text = ast.unparse(_Renamed(renamed).visit(ast.parse(ast.unparse(node), mode="eval")))
         operands = tuple(operand for operand in renamed.values() if operand in self.kinds)
         name = name or self._fresh()
-        self._integers.add(name)
+        self.others.add(name)
         return self._add(_Statement(name, text, operands, may_alias=True), "element")
 
     def _spread(self, name: str) -> str:
         """Return a name that has a value of rows for each element; another name as it is."""
-        if self.kinds.get(name) != "row":
+        if self.kinds.get(name) != "row" or name in self.others:
             return name
         table = f"w_{name.removeprefix('v_')}"
         if table not in self.kinds:
-            self._add(_Statement(table, f"_across({name}, columns", (name,), is_told=True), "element")
+            self._add(_Statement(table, f"_across({name}", (name,), has_out=True), "element")
         return table
 
     def _fresh(self) -> str:
@@ -157,7 +162,7 @@ class Statements:
         for at, statement in enumerate(self._statements):
             dying = {name for name in statement.operands if last[name] == at}
             call = statement.call
-            if statement.is_told:
+            if statement.has_out:
                 over = dying if statement.over_operands else set()
                 call += f", out={memory.take(statement.name, over, wanted.get(statement.name, ''))})"
             elif statement.may_alias:

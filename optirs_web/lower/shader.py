@@ -5,7 +5,7 @@ computed once, before or between the passes over its elements; values of element
 pass that needs them. Reductions that do not need each other are found in one pass. `lib/workgroup.wgsl`, or
 `lib/subgroups.wgsl` by the flag `SUBGROUPS`, reduces what the invocations have found.
 
-In memory the rows lie along the last axis of an array, or along the middle one of (outer, columns, inner): then
+Rows are stored along the last axis of an array, or along the middle one of (outer, columns, inner): then
 neighbouring invocations take neighbouring rows. Rows may be cut into segments, which are reduced by themselves, where
 there are few and long ones.
 """
@@ -19,40 +19,63 @@ from textwrap import indent
 from typing import Literal, NamedTuple
 
 from ..errors import UnsupportedError
-from ..kernel import COUNT, SIZE, Kernel, Part, Read, Take, Value
+from ..kernel import BEGIN, COUNT, SIZE, Kernel, Part, Read, Take, Value
 from ..wgsl import shell, syntax
 
 __all__ = ["Layout", "need_row_kernel", "row_bindings", "row_parameters", "row_source"]
 
 Layout = Literal["adjacent", "strided", "segments"]
-"""How the elements of a row lie in memory: next to each other, or `inner` apart; or of a segment of it, either way."""
+"""How the elements of a row are stored: next to each other, or `inner` apart; or of a segment of it, either way."""
 
 _PARAMETERS = (("rows", "u32"), ("columns", "u32"), ("inner", "u32"), ("groups", "u32"))
 
 
 class _Combination(NamedTuple):
-    """How a reduction begins, takes an element in, and is combined over a group of invocations."""
+    """How a reduction begins, takes an element in, and is combined over a group of invocations.
+
+    Attributes:
+        initial: what no elements give.
+        update: given what there is, the element and its type.
+        combined: given what an invocation has found.
+        imports: names of ``lib/workgroup`` or ``lib/subgroups``; of ``lib/extremes`` if `is_found`.
+        is_found: it finds an element.
+    """
 
     initial: str
     update: str
-    of_group: str
+    combined: str
+    imports: tuple[str, ...]
+    is_found: bool = False
+
+
+def _found(is_smallest: str) -> _Combination:
+    return _Combination(
+        "no_candidate()",
+        f"better({{0}}, Candidate(rank_of_{{2}}({{1}}, {is_smallest}), column - segment))",
+        "best_of_group({}, in_workgroup, WORKGROUP, groups).column",
+        ("Candidate", "best_of_group", "better", "no_candidate"),
+        is_found=True,
+    )
 
 
 _COMBINE = {
-    "sum": _Combination("0.0", "{} + {}", "total_of_group"),
-    "max": _Combination("-3.4028235e38", "max({}, {})", "largest_of_group"),
+    "sum": _Combination("0.0", "{} + {}", "total_of_group({}, in_workgroup, WORKGROUP, groups)", ("total_of_group",)),
+    "max": _Combination(
+        "-3.4028235e38", "max({}, {})", "largest_of_group({}, in_workgroup, WORKGROUP, groups)", ("largest_of_group",)
+    ),
+    "argmax": _found("false"),
+    "argmin": _found("true"),
 }
 
 
-class _Place(NamedTuple):
+class _Indexing(NamedTuple):
     """Where the elements of a row are.
 
     Attributes:
         position: of an invocation in a pass, `number` by default, where those of a group follow each other.
         first: the index of the row's first element.
         element: that of each, given its column.
-        columns: the statements that declare `begin`, the invocation's first column in the row or in its segment, and
-            `end`.
+        columns: the statements that declare `segment`, the first column of the row or of its segment, and `end`.
     """
 
     position: str
@@ -62,24 +85,23 @@ class _Place(NamedTuple):
 
 
 _ALL_COLUMNS = """\
-let begin = member;
+const segment = 0u;
 let end = select(0u, parameters.columns, row < parameters.rows);"""
 
-_PLACES: dict[Layout, _Place] = {
-    "adjacent": _Place("number", "own_row * parameters.columns", "first + {}", _ALL_COLUMNS),
-    "strided": _Place(
+_INDEXINGS: dict[Layout, _Indexing] = {
+    "adjacent": _Indexing("number", "own_row * parameters.columns", "first + {}", _ALL_COLUMNS),
+    "strided": _Indexing(
         "number % groups * per_pass + number / groups",
         "own_row / parameters.inner * parameters.inner * parameters.columns + own_row % parameters.inner",
         "first + {} * parameters.inner",
         _ALL_COLUMNS,
     ),
-    "segments": _Place(
+    "segments": _Indexing(
         "select(number % groups * per_pass + number / groups, number, parameters.inner == 1u)",
         "own_row / (parameters.inner * segments) * parameters.inner * parameters.columns + own_row % parameters.inner",
         "first + {} * parameters.inner",
         """\
 let segment = row / parameters.inner % segments * parameters.segment;
-let begin = segment + member;
 let end = select(0u, min(segment + parameters.segment, parameters.columns), row < parameters.rows);""",
     ),
 }
@@ -89,25 +111,31 @@ def need_row_kernel(kernel: Kernel, layout: Layout) -> None:
     """Check that the lowerings have all that a kernel needs.
 
     Raises:
-        UnsupportedError: it does other than reduce the rows of a matrix, or writes what is not of elements or rows; or
-            more than reduce, where there are segments.
+        UnsupportedError: it does other than reduce the rows of a matrix, reads what is the same for all of it, or
+            writes what is not of elements or rows; or more than what is found in a segment.
+        ValueError: a number has the name of a parameter that there is without it.
     """
     reductions = {value.part.over for value in kernel.values.values() if value.part and value.part.over}
     written = {value.level for value in kernel.written.values()}
-    if kernel.rank != 2 or not reductions <= {(-1,)} or not written <= {frozenset(), frozenset({-1})}:
+    is_of_rows = kernel.rank == 2 and reductions == {(-1,)} and "number" not in kernel.kinds[: len(kernel.reads)]
+    if not is_of_rows or not written <= {frozenset(), frozenset({-1})}:
         raise UnsupportedError(
-            f"kernel '{kernel.name}': only rows of a matrix can be reduced, and only values of its elements and rows "
-            "written"
+            f"kernel '{kernel.name}': it has to reduce the rows of a matrix, read values of elements, rows or columns, "
+            "and write values of elements or rows"
         )
-    if layout == "segments" and not (kernel.only_reduces and "row" not in kernel.kinds[: len(kernel.reads)]):
-        raise UnsupportedError(f"kernel '{kernel.name}': of segments of rows only reductions can be written")
+    parameters = [name for name, _ in row_parameters(kernel, "segments")]
+    taken = next((name for name in kernel.numbers if parameters.count(name) > 1), None)
+    if taken is not None:
+        raise ValueError(f"kernel '{kernel.name}': a launch of rows has a parameter '{taken}'")
+    if layout == "segments" and kernel.needs_whole_rows:
+        raise UnsupportedError(f"kernel '{kernel.name}': of segments of rows only what is found in them can be written")
 
 
 def row_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
     """Return name, access and type of each storage binding: the arrays that are read, then those that are written."""
     return [
         *((f"{read.name}_values", "read", f"array<{read.type}>") for read in kernel.reads),
-        *((f"{array}_values", "read_write", "array<f32>") for array in kernel.written),
+        *((f"{write.array}_values", "read_write", f"array<{write.type}>") for write in kernel.writes),
     ]
 
 
@@ -125,13 +153,13 @@ def row_source(kernel: Kernel, layout: Layout = "adjacent") -> str:
     Raises:
         UnsupportedError: a function of the kernel has the name of a variable of the shader.
     """
-    place = _PLACES[layout]
-    rows = _Scope(kernel, place)
+    indexing = _INDEXINGS[layout]
+    rows = _Scope(kernel, indexing)
     for together in _passes(kernel):
         _reduce(together, rows)
     elements = rows.elements()
     per_element = [
-        _store(kernel, array, place.element.format("column"), elements.name_of(value.name))
+        _store(kernel, array, indexing.element.format("column"), elements.name_of(value.name))
         for array, value in kernel.written.items()
         if not value.level
     ]
@@ -144,7 +172,8 @@ def row_source(kernel: Kernel, layout: Layout = "adjacent") -> str:
         lines = [f"    {line}" for line in (*last.statements, *per_row)]
         body = [*body, "if member == 0u && row < parameters.rows {", *lines, "}"]
     text = _file(kernel, layout, "\n".join(body))
-    for name in {*re.findall(r"\b(?:let|var) (\w+)", text)}.intersection(kernel.functions):
+    declared = {*re.findall(r"\b(?:const|fn|let|struct|var(?:<.*?>)?) (\w+)|(\w+): ", text)}
+    for name in {name for names in declared for name in names}.intersection(kernel.functions):
         raise UnsupportedError(f"kernel '{kernel.name}': a function is called '{name}', as a variable of the shader is")
     return text
 
@@ -157,9 +186,11 @@ def _hooks(kernel: Kernel) -> str:
     """Return the functions that load the only operand and store the only result, which let fusion in."""
     hooks = ""
     if len(kernel.reads) == 1:
-        hooks += f"fn loaded(at: u32) -> f32 {{\n    return {kernel.reads[0].name}_values[at];\n}}\n\n"
+        (read,) = kernel.reads
+        hooks += f"fn loaded(at: u32) -> {read.type} {{\n    return {read.name}_values[at];\n}}\n\n"
     if len(kernel.writes) == 1:
-        hooks += f"fn stored(value: f32, at: u32) {{\n    {kernel.writes[0].array}_values[at] = value;\n}}\n\n"
+        (write,) = kernel.writes
+        hooks += f"fn stored(value: {write.type}, at: u32) {{\n    {write.array}_values[at] = value;\n}}\n\n"
     return hooks
 
 
@@ -168,12 +199,15 @@ def _passes(kernel: Kernel) -> Iterator[list[Part]]:
     online = kernel.online.shares if kernel.online else {}
     known: dict[str, int] = {}  # for each value the pass after which it can be computed
     passes: defaultdict[int, list[Part]] = defaultdict(list)
+    online_pass = 0
     for value in kernel.values.values():
-        known[value.name] = max((known[name] for name in value.arguments), default=0)
+        number = max((known[name] for name in value.arguments), default=0)
         if value.part and value.part.over:
-            first = next((known[name] for name in online if name in known), 0) if value.name in online else 0
-            known[value.name] = first or known[value.name] + 1
-            passes[known[value.name]].append(value.part)
+            number += 1
+            if value.name in online:
+                number = online_pass = online_pass or number
+            passes[number].append(value.part)
+        known[value.name] = number
     return (passes[number] for number in sorted(passes))
 
 
@@ -182,38 +216,38 @@ class _Scope:
 
     Args:
         kernel: whose values.
-        place: of its elements.
+        indexing: of its elements.
         outer: the block around it, where the values of a row are computed.
     """
 
-    def __init__(self, kernel: Kernel, place: _Place, outer: _Scope | None = None) -> None:
+    def __init__(self, kernel: Kernel, indexing: _Indexing, outer: _Scope | None = None) -> None:
         self.kernel = kernel
-        self.place = place
+        self.indexing = indexing
         self.outer = outer
         self.statements: list[str] = []
         self.known: set[str] = set()
 
     def elements(self) -> _Scope:
         """Return the block of a pass over the elements."""
-        return _Scope(self.kernel, self.place, self)
+        return _Scope(self.kernel, self.indexing, self)
 
     def at_end(self) -> _Scope:
         """Return the block of the first invocation of a group, at the end, where a row's results are stored."""
-        block = _Scope(self.kernel, self.place)
+        block = _Scope(self.kernel, self.indexing)
         block.known = set(self.known)
         return block
 
     def in_pass(self, *more: str) -> str:
         """Return the pass whose block this is, with more statements at its end."""
         block = indent("\n".join([*self.statements, *more]), "    ")
-        return f"for (var column = begin; column < end; column += group_size) {{\n{block}\n}}"
+        return f"for (var column = segment + member; column < end; column += group_size) {{\n{block}\n}}"
 
     def name_of(self, value: str) -> str:
         """Return the variable that has a value, computed in the outermost block that can."""
         if self.outer is not None and self.kernel.values[value].level >= frozenset(self.kernel.reduced):
             return self.outer.name_of(value)
         if self.kernel.values[value].source is None:
-            names = {SIZE: "f32(parameters.columns)", COUNT: "parameters.columns"}
+            names = {SIZE: "f32(parameters.columns)", COUNT: "parameters.columns", BEGIN: "segment"}
             return names.get(value, f"parameters.{value}")
         if value not in self.known:
             self.declare(value, self._expression(self.kernel.values[value]))
@@ -234,13 +268,13 @@ class _Scope:
             case Read(name=array):
                 return self._load(array, "column")
             case Take(array=array):
-                return self._load(array, self.name_of(value.arguments[1]))
+                return self._load(array, f"(segment + {self.name_of(value.arguments[1])})")
         return self.call(value.name)
 
     def _load(self, array: str, column: str) -> str:
         """Return the element of an array that a row has in a column."""
         kind = self.kernel.kind_of(array)
-        at = {"element": self.place.element.format(column), "column": column, "row": "own_row"}[kind]
+        at = {"element": self.indexing.element.format(column), "column": column, "row": "own_row"}[kind]
         return f"loaded({at})" if len(self.kernel.reads) == 1 else f"{array}_values[{at}]"
 
 
@@ -255,13 +289,13 @@ def _reduce(together: Sequence[Part], rows: _Scope) -> None:
         if part.function not in shares:
             own, combination = f"own_{part.function}", _COMBINE[part.combine]
             rows.statements.append(f"var {own} = {combination.initial};")
-            updates.append(f"{own} = {combination.update.format(own, elements.call(part.function))};")
+            element, type_ = elements.call(part.function), _element_type(rows.kernel, part)
+            updates.append(f"{own} = {combination.update.format(own, element, type_)};")
     rows.statements.append(elements.in_pass(*updates))
     for part in together:
         share = shares.get(part.function)
         found = f"own_{part.function}" if share is None else share and rows.call(share)
-        combined = f"{_COMBINE[part.combine].of_group}({found}, in_workgroup, WORKGROUP, groups)"
-        rows.declare(part.function, combined if found else "0.0")
+        rows.declare(part.function, _COMBINE[part.combine].combined.format(found) if found else "0.0")
 
 
 def _imports(kernel: Kernel) -> str:
@@ -281,17 +315,36 @@ def _imports(kernel: Kernel) -> str:
     )
 
 
+def _imports_of_reductions(kernel: Kernel) -> str:
+    of_group, extremes = set[str](), set[str]()
+    for value in kernel.values.values():
+        if value.part and value.part.over:
+            combination = _COMBINE[value.part.combine]
+            (extremes if combination.is_found else of_group).update(combination.imports)
+            if combination.is_found:
+                extremes.add(f"rank_of_{_element_type(kernel, value.part)}")
+    lines = [f"import package::lib::extremes::{{{', '.join(sorted(extremes))}}};"] * bool(extremes)
+    if of_group:
+        names = ", ".join(sorted(of_group))
+        lines += [f"@if(SUBGROUPS) import package::lib::subgroups::{{{names}}};"]
+        lines += [f"@else import package::lib::workgroup::{{{names}}};"]
+    return "\n".join(lines)
+
+
+def _element_type(kernel: Kernel, part: Part) -> str:
+    returned = kernel.function(part.function).return_type_name
+    assert returned is not None
+    return returned.name
+
+
 def _file(kernel: Kernel, layout: Layout, body: str) -> str:
-    used = sorted({value.part.combine for value in kernel.values.values() if value.part and value.part.over})
-    of_group = ", ".join(_COMBINE[combine].of_group for combine in used)
     parameters = ", ".join(f"{name}: {type_}" for name, type_ in row_parameters(kernel, layout))
-    bindings, place = row_bindings(kernel), _PLACES[layout]
+    bindings, indexing = row_bindings(kernel), _INDEXINGS[layout]
     segments = "let segments = (parameters.columns + parameters.segment - 1u) / parameters.segment;\n"
     return f"""\
 {_imports(kernel)}
 import package::lib::workgroup::{{PASS_INVOCATIONS, WORKGROUP}};
-@if(SUBGROUPS) import package::lib::subgroups::{{{of_group}}};
-@else import package::lib::workgroup::{{{of_group}}};
+{_imports_of_reductions(kernel)}
 
 struct RowParameters {{ {parameters} }}
 
@@ -304,14 +357,14 @@ fn main({shell.GRID_PARAMETERS}) {{
     let group_size = WORKGROUP / groups;
     let per_pass = min(WORKGROUP, PASS_INVOCATIONS) / groups;
     let number = lane % PASS_INVOCATIONS;
-    let position = {place.position};
+    let position = {indexing.position};
     let in_workgroup = lane - number + position;
     let member = lane / PASS_INVOCATIONS * per_pass + position % per_pass;
     let row = (workgroup.x + workgroup.y * grid.x) * groups + position / per_pass;
     let own_row = min(row, parameters.rows - 1u);
 {indent(segments if layout == "segments" else "", "    ")}\
-    let first = {place.first};
-{indent(place.columns, "    ")}
+    let first = {indexing.first};
+{indent(indexing.columns, "    ")}
 {indent(body, "    ")}
 }}
 """

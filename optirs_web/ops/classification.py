@@ -13,7 +13,7 @@ from ..tensors import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
 from .launch import apply, contiguous, need_float32, need_one_device
-from .limits import in_parts
+from .limits import fits, in_parts
 from .loss_reduction import check_reduction
 from .reduce import broadcast_to, sum
 from .row_kernels import SUM_OF_TWO, cross_entropy_form, launch_rows, launch_sums
@@ -175,7 +175,10 @@ def _loss_of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int
     if reduction == "sum":
         return record(sum(losses), (rows, lambda g, _: gradient(broadcast_to(g, (n, 1)))))
     total, weight = (empty((), FLOAT32, rows.device) for _ in range(2))
-    launch_sums(SUM_OF_TWO, [total, weight], [losses, weight_of_rows], (1, n, 1))
+    if fits(losses.view):
+        launch_sums(SUM_OF_TWO, [total, weight], [losses, weight_of_rows], (1, n, 1))
+    else:
+        total, weight = sum(losses), sum(weight_of_rows)
     return record(divide(total, weight), (rows, lambda g, _: gradient(broadcast_to(divide(g, weight), (n, 1)))))
 
 

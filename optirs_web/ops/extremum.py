@@ -5,26 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from ..autograd import record
 from ..errors import ShapeError
+from ..kernel import Type
 from ..runtime.dtypes import FLOAT32, INT32, DType
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply
 from .compare import astype, equal
-from .launch import apply, at_once, write_into
+from .launch import apply, write_into
 from .limits import compute_part, fits
 from .lookup import elementwise, looked_up
 from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduce_into, reduced_shapes, sum
+from .row_kernels import SEGMENT, extremum_form, launch_rows
 from .shape import reshape
 
 __all__ = ["argmax", "argmin", "max", "min"]
-
-_CHUNK = 4096
-"""Elements that one workgroup compares; a longer axis takes another pass over the results."""
-
-_KINDS = {"f32": 0, "i32": 1, "u32": 2}
 
 
 def max(
@@ -160,23 +157,12 @@ def _join_positions(result: Tensor, parts: Sequence[Tensor], *, is_smallest: boo
 
 def _search_into(result: Tensor, x: Tensor, *, is_smallest: bool, gives_value: bool) -> None:
     """Enqueue the search along the middle axis."""
-    (outer, length, inner), values = x.shape, x.view
-    positions, count = values, length
-    while True:
-        chunks = -(-count // _CHUNK)
-        is_last = chunks == 1
-        results = outer * chunks * inner
-        target = result if is_last else empty((results,), INT32, x.device)
-        results_per_workgroup = at_once(count, results, inner)
-        x.device.dispatch(
-            cooperative("extremum"),
-            [values, positions, target.view],
-            -(-results // results_per_workgroup),
-            (
-                outer, length, inner, count, _CHUNK, _KINDS[x.dtype.wgsl],
-                int(is_smallest), int(positions is not values), int(gives_value and is_last), results_per_workgroup,
-            ),
-        )  # fmt: skip
-        if is_last:
-            return
-        positions, count = target.view, chunks
+    (outer, length, inner), type_ = x.shape, cast(Type, x.dtype.wgsl)
+    operands = [x]
+    while (segments := -(-length // SEGMENT)) > 1:
+        found = [empty((outer * segments * inner,), dtype, x.device) for dtype in (x.dtype, INT32)[: 2 - gives_value]]
+        form = extremum_form(type_, is_smallest, "value" if gives_value else "both", len(operands) > 1)
+        launch_rows(form, found, operands, (outer, length, inner), segment=SEGMENT)
+        operands, length = found, segments
+    form = extremum_form(type_, is_smallest, "value" if gives_value else "place", len(operands) > 1)
+    launch_rows(form, [result], operands, (outer, length, inner))

@@ -11,7 +11,7 @@ from ..errors import DeviceLostError, ShapeError, UnsupportedError
 from ..runtime.determinism import are_deterministic_algorithms_enabled
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
-from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, cooperative, elementwise
+from ..runtime.kernels import ElementwiseKernel, elementwise
 from ..runtime.program import recorded_here
 from ..tensors import Tensor, empty
 from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
@@ -31,7 +31,6 @@ __all__ = [
     "need_float32",
     "need_one_device",
     "row_constants",
-    "row_kernel",
     "write_into",
 ]
 
@@ -262,14 +261,6 @@ def contiguous(x: Tensor) -> Tensor:
     result = empty(x.shape, x.dtype, x.device)
     write_into(result, x)
     return result
-
-
-def row_kernel(
-    device: Device, name: str, length: int, count: int, inner: int = 1, **constants: bool | int
-) -> tuple[CooperativeKernel, int]:
-    """Return a kernel that reduces rows or columns, and how many rows or columns a workgroup takes."""
-    chosen, rows_per_workgroup = row_constants(device, length, count, inner)
-    return cooperative(name, **constants, **chosen), rows_per_workgroup
 
 
 def row_constants(device: Device, length: int, count: int, inner: int = 1) -> tuple[dict[str, bool | int], int]:

@@ -35,7 +35,7 @@ def layer_norm(
     """(x - mean) / sqrt(variance + eps) weight + bias over the last axes (Ba et al. 2016, arXiv:1607.06450).
 
     The variance is the biased one. It takes one dispatch forward and one for the gradient of `x`; the gradients of
-    weight and bias take two or three together. Two numbers for each row are kept for them.
+    weight and bias take one to three together, by the number of rows. Two numbers for each row are kept for them.
 
     Args:
         x: (..., *normalized_shape), float32.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Literal
 
-from ..kernel import Kernel, Online, Part, Read, Take, Write
+from ..kernel import Kernel, Online, Part, Read, Take, Type, Write
 from ..lower.shader import Layout
 from ..runtime.dtypes import FLOAT32
 from ..runtime.form_kernels import form_kernel
@@ -15,10 +16,12 @@ from .launch import Shape, row_constants
 __all__ = [
     "LAYER_NORM_AFFINE_GRAD",
     "LOG_SOFTMAX",
+    "SEGMENT",
     "SOFTMAX",
     "SUM",
     "SUM_OF_TWO",
     "cross_entropy_form",
+    "extremum_form",
     "launch_rows",
     "launch_sums",
     "layer_norm_form",
@@ -26,8 +29,8 @@ __all__ = [
     "named_row_kernels",
 ]
 
-_SEGMENT = 4096
-"""Elements that one workgroup adds up; a longer row takes another pass over the sums of its segments."""
+SEGMENT = 4096
+"""Elements of a row that one workgroup reduces; a longer row takes another launch over the results of its segments."""
 
 _ROW = (-1,)
 _COLUMN = (-2,)
@@ -76,14 +79,14 @@ def layer_norm_form(has_weight: bool, has_bias: bool) -> Kernel:
             Part("rounded_mean"),
             Part("deviation"),
             Part("deviations", over=_ROW),
-            Part("left"),
+            Part("mean_correction"),
             Part("mean"),
             Part("centred_deviation", gives="centred"),
             Part("squares", over=_ROW),
             Part("scale"),
             Part("weighted" if has_weight else "unweighted", gives="factor"),
             Part("normalized"),
-            *[Part("moved", gives="normalized")] * has_bias,
+            *[Part("with_bias", gives="normalized")] * has_bias,
         ),
         (Write("mean", "mean"), Write("scale", "scale"), Write("normalized", "result")),
         {"eps": "f32"},
@@ -121,6 +124,9 @@ def layer_norm_grad_form(has_weight: bool) -> Kernel:
 @cache
 def cross_entropy_form(has_weight: bool, is_smoothed: bool) -> Kernel:
     """Return the cross-entropy with a class for each row, with weights of classes and smoothing or without."""
+    weight_of_label: Part | Take = Part("unit_weight", gives="weight_of_label")
+    if has_weight:
+        weight_of_label = Take("weight_of_label", "class_weight", at="label_column")
     smoothing: tuple[Part, ...] = ()
     if is_smoothed:
         smoothing = (
@@ -142,9 +148,9 @@ def cross_entropy_form(has_weight: bool, is_smoothed: bool) -> Kernel:
             Part("log_sum"),
             Part("is_class"),
             Part("is_ignored"),
-            Part("place"),
-            Take("logit", "x", at="place"),
-            Take("weight_of_label", "class_weight", at="place") if has_weight else Part("one", gives="weight_of_label"),
+            Part("label_column"),
+            Take("logit", "x", at="label_column"),
+            weight_of_label,
             Part("weight"),
             Part("loss"),
             *smoothing,
@@ -182,11 +188,41 @@ SUM_OF_TWO = Kernel(
 )
 
 
+_ELEMENTS = {"f32": "float_element", "i32": "integer_element", "u32": "word_element"}
+
+
+@cache
+def extremum_form(type_: Type, is_smallest: bool, gives: Literal["value", "place", "both"], has_places: bool) -> Kernel:
+    """Return the search for the first extreme element of each row.
+
+    Args:
+        type_: of the elements.
+        is_smallest: it is the smallest that is looked for.
+        gives: what is written: the element, its column, or both.
+        has_places: each element has a number that is written in place of its column.
+    """
+    place = Take("place_of_found", "place", at="found") if has_places else Part("place_in_row", gives="place_of_found")
+    writes = Write("extreme", "result", type_), Write("place_of_found", "place_of_result", "i32")
+    return Kernel(
+        "extremum",
+        ("rows", "extremum"),
+        2,
+        (Read("x", type=type_), *[Read("place", type="i32")] * has_places),
+        (
+            Part(_ELEMENTS[type_], over=_ROW, combine="argmin" if is_smallest else "argmax", gives="found"),
+            *[Take("extreme", "x", at="found")] * (gives != "place"),
+            *[place] * (gives != "value"),
+        ),
+        {"value": writes[:1], "place": writes[1:], "both": writes}[gives],
+    )
+
+
 def named_row_kernels() -> dict[str, Kernel]:
-    """Return the row kernels by name; where there are several of a name, the longest."""
+    """Return the row kernels by name; where there are several of a name, that with everything."""
     norms = layer_norm_form(has_weight=True, has_bias=True), layer_norm_grad_form(has_weight=True)
     losses = cross_entropy_form(has_weight=True, is_smoothed=True)
-    kernels = SOFTMAX, LOG_SOFTMAX, *norms, LAYER_NORM_AFFINE_GRAD, losses, SUM, SUM_OF_TWO
+    extremum = extremum_form("f32", is_smallest=False, gives="both", has_places=False)
+    kernels = SOFTMAX, LOG_SOFTMAX, *norms, LAYER_NORM_AFFINE_GRAD, losses, SUM, SUM_OF_TWO, extremum
     return {kernel.name: kernel for kernel in kernels}
 
 
@@ -202,10 +238,10 @@ def launch_rows(
 
     Args:
         kernel: its form.
-        results: the arrays that it writes: of values of rows (outer, inner), or (outer, segments, inner).
+        results: the arrays that it writes: of elements; of values of rows (outer, inner), or (outer, segments, inner).
         operands: those that it reads.
         shape: of that of elements, which is not empty.
-        numbers: what it is given.
+        numbers: those of the kernel, in their order.
         segment: the most elements that are reduced together; 0 for all.
     """
     outer, length, inner = shape
@@ -215,13 +251,15 @@ def launch_rows(
     if 0 < segment < length:
         rows, layout, segments = rows * -(-length // segment), "segments", (segment,)
     constants, rows_per_workgroup = row_constants(device, min(length, segment or length), rows, inner)
+    if kernel.finds_elements:
+        constants.pop("SUBGROUPS", None)  # which have sums and maxima
     views = [*(x.view for x in operands), *(x.view for x in results)]
     parameters = rows, length, inner, rows_per_workgroup, *segments, *numbers
     device.dispatch(form_kernel(kernel, layout, **constants), views, -(-rows // rows_per_workgroup), parameters)
 
 
 def launch_sums(
-    kernel: Kernel, results: Sequence[Tensor], operands: Sequence[Tensor], shape: Shape, segment: int = _SEGMENT
+    kernel: Kernel, results: Sequence[Tensor], operands: Sequence[Tensor], shape: Shape, segment: int = SEGMENT
 ) -> None:
     """Enqueue a kernel that writes one sum or two of each row, by segments whose results are added up.
 

@@ -48,7 +48,7 @@ def costs_of(work: Work) -> Costs:
     evicted them (the tiles of a product). What an optimizer's rule writes counts as read, too: most of it is updated in
     place.
 
-    Operations are 2 rows columns inner for products, one for each element of a sum or an extremum, and for map
+    Operations are 2 rows columns inner for products, one for each element and reduction of rows, and for map
     functions what `operations_of_function` counts, for each element. A causal mask does not reduce them.
     """
     kernel = work.kernel
@@ -120,10 +120,6 @@ def _of_convolution_band(p: Parameters, _: Mapping[str, int], written: int) -> i
     return int(2 * 9 * p["channels"] * written // 4)
 
 
-def _of_reduction(p: Parameters, _: Mapping[str, int], __: int) -> int:
-    return int(p["outer"] * p["length"] * p["inner"])
-
-
 def _of_attention(p: Parameters, sizes: Mapping[str, int], written: int) -> int:
     """Two products: of queries and keys, and of their weights and the values."""
     pairs = p["own_rows"] * p["other_rows"] * _products(p, "own_rows", sizes, written)
@@ -143,7 +139,6 @@ _COUNTS: dict[str, Callable[[Parameters, Mapping[str, int], int], int]] = {
     "convolution": _of_convolution,
     "convolution_band": _of_convolution_band,
     "convolution_quads": _of_convolution_quads,
-    "extremum": _of_reduction,
     "matmul": _of_matmul,
 }
 """Operations of cooperative kernels, from their parameters and from the bytes of their bindings and of the largest that
@@ -166,10 +161,7 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
             operations = _operations(base, values, sizes, written)
             if operations is None:
                 return None
-            elements = written // 4
-            if hook.function == "loaded":
-                assert isinstance(base, FormKernel)
-                elements = base.elements(values)
+            elements = written // 4 if hook.function == "stored" else base.elements(values)
             return operations + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
         case BlockedProductKernel(base=base, before=before, after=after, layout=layout):
             operations = _COUNTS[base.name](values, sizes, written)

@@ -35,7 +35,7 @@ class FormKernel(SourceKernel):
     @cached_property
     def source(self) -> syntax.Module:
         """The shader, parsed; its overrides say how a row is reduced."""
-        return parse(row_source(self.form, self.layout), f"<generated {self.name}>")
+        return _source(self.form, self.layout)
 
     def with_constants(self, constants: Mapping[str, Any]) -> FormKernel:
         """Return the kernel with these overrides."""
@@ -56,6 +56,11 @@ class FormKernel(SourceKernel):
         columns = int(parameters["columns"])
         segments = -(-columns // parameters["segment"]) if self.layout == "segments" else 1
         return int(parameters["rows"]) // segments * columns
+
+
+@cache
+def _source(form: Form, layout: Layout) -> syntax.Module:
+    return parse(row_source(form, layout), f"<generated {form.name}>")
 
 
 @cache

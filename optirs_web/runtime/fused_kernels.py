@@ -1,4 +1,4 @@
-"""Kernels of several map functions, by themselves or in the hook of a cooperative kernel: what fusion makes."""
+"""Kernels of several map functions, by themselves or in the hook of another: what fusion makes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FusedMapKernel(LoopKernel):
 
 
 class FusedKernel(Kernel):
-    """A cooperative kernel with map functions before what it does, or after it.
+    """A kernel with map functions before what it does, or after it.
 
     Attributes:
         base: the kernel.
@@ -110,5 +110,5 @@ def fused_map_kernel(fused: Fused) -> FusedMapKernel:
 
 @cache
 def fused_kernel(base: SourceKernel, hook: Hook, fused: Fused) -> FusedKernel:
-    """The cooperative kernel with these map functions."""
+    """The kernel with these map functions."""
     return FusedKernel(base, hook, fused)

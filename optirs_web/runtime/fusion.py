@@ -1,6 +1,6 @@
 """Fusion: a recorded list of launches becomes a shorter one that computes the same.
 
-Chains of map functions become one kernel, and map functions go into the hooks of the cooperative kernel before or after
+Chains of map functions become one kernel, and map functions go into the hooks of the kernel before or after
 them. What is in between is then never written. A value that others need too is written besides, or computed again where
 that is cheap. Copies into a fixed place are spared by writing there at once, and what nobody reads is not computed.
 
@@ -127,7 +127,7 @@ class _Fusion:
         return bool(flat) and all(flat) and alive and self.nodes.can_move(first, at, writes=False)
 
     def _follow(self, at: int, consumer: Mapped, number: int) -> bool:
-        """Go into the cooperative kernel that computes an operand."""
+        """Go into the kernel that computes an operand."""
         view = consumer.tensors[number].view
         first = self.nodes.producer(view, before=at) if consumer.reads_all(number) else None
         producer = self.nodes[first] if first is not None else None
@@ -171,7 +171,7 @@ class _Fusion:
         return True
 
     def _fuse_before(self, at: int) -> None:
-        """Compute what a cooperative kernel works on in the kernel itself."""
+        """Compute what a kernel with hooks works on in the kernel itself."""
         launch = self.nodes[at].recorded
         if not isinstance(launch, Launch) or not isinstance(launch.kernel, SourceKernel):
             return
@@ -278,7 +278,7 @@ def _reads(expression: Mapped, view: View) -> bool:
 
 
 def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_kept: bool) -> Mapped | None:
-    """Return the expression after a cooperative kernel with `consumer` joined to it; None if they cannot be fused.
+    """Return the expression after a kernel with `consumer` joined to it; None if they cannot be fused.
 
     `consumer` reads a result of the kernel, or of the expression after it, as tensor `number`.
     """

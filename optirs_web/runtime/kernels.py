@@ -110,7 +110,7 @@ class Kernel(ABC):
 
 
 class SourceKernel(Kernel):
-    """A kernel whose source is one file, with imports and overrides. Map functions may be fused with it in its hooks.
+    """A kernel whose source is one module, written or generated. Map functions may be fused with it in its hooks.
 
     Attributes:
         constants: its overrides.
@@ -124,15 +124,23 @@ class SourceKernel(Kernel):
     @property
     @abstractmethod
     def source(self) -> syntax.Module:
-        """The file, parsed."""
+        """The module, parsed, with imports and overrides."""
 
     @abstractmethod
     def with_constants(self, constants: Mapping[str, Any]) -> SourceKernel:
         """Return the kernel with these overrides."""
 
+    def elements(self, parameters: Mapping[str, Any]) -> int:
+        """Return how many elements it loads through a hook, by the parameters of a dispatch.
+
+        Raises:
+            NotImplementedError: it has no hook that loads.
+        """
+        raise NotImplementedError(f"'{self.name}' has no hook that loads elements")
+
     @cached_property
     def module(self) -> syntax.Module:
-        """The file with its imports and overrides resolved."""
+        """The source with its imports and overrides resolved."""
         return link(self.source, constants=self.constants)
 
 

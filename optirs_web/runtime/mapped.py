@@ -243,7 +243,7 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
 
 
 def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) -> Mapped:
-    """Return `consumer` with the result of a cooperative kernel, or another value, in place of tensor `number`."""
+    """Return `consumer` with the result of a kernel with hooks, or another value, in place of tensor `number`."""
     replaced = consumer.tensors[number]
     kept = [tensor for tensor in dict.fromkeys(consumer.tensors) if tensor != replaced]
 

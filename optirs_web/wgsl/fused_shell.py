@@ -1,6 +1,6 @@
 """The generated part of a fused kernel: several map functions, one after the other, on each element.
 
-They are called in a loop over elements, or in a hook of a cooperative kernel: instead of its ``stored(value, at)``,
+They are called in a loop over elements, or in a hook of another kernel: instead of its ``stored(value, at)``,
 which stores a result of the kernel, or of its ``loaded(at)``, which loads an operand. A product's ``stored`` is told
 product, row and column besides, and what its ``read_of_column`` read.
 """
@@ -40,7 +40,7 @@ __all__ = [
 
 Argument = tuple[OneOf["tensor", "scalar", "step", "index", "old", "value"], int]
 """The source of an argument: a tensor, scalar or earlier step, by its number; the element's index; the old value of an
-output, by its number; or the value that the cooperative kernel computed."""
+output, by its number; or the value that the kernel with the hook computed."""
 
 
 class Step(NamedTuple):
@@ -79,7 +79,7 @@ class Fused(NamedTuple):
 
 
 def value_as_tensor(fused: Fused) -> Fused:
-    """Return the calls of a hook with a last tensor, contiguous, in place of the value of the cooperative kernel."""
+    """Return the calls of a hook with a last tensor, contiguous, in place of the value of the kernel."""
 
     def as_tensor(argument: Argument) -> Argument:
         return ("tensor", len(fused.tensor_types)) if argument[0] == "value" else argument
@@ -93,7 +93,7 @@ def value_as_tensor(fused: Fused) -> Fused:
 
 
 class Hook(NamedTuple):
-    """The place in a cooperative kernel where map functions are called.
+    """The place in a kernel with hooks where map functions are called.
 
     Attributes:
         function: "stored" or "loaded".
@@ -176,7 +176,7 @@ def around_map(fused: Fused, loop: tuple[int, int] = shell.LOOP, adjacent: bool 
 
 
 def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool | int | float] | None = None) -> Module:
-    """Return a complete module: a parsed cooperative kernel with map functions in its hook. `base` is not changed.
+    """Return a complete module: a parsed kernel with map functions in its hook. `base` is not changed.
 
     The first output of `stored` replaces the value that the kernel stores. Buffers are numbered in the order of their
     declaration.

@@ -17,13 +17,13 @@ fn is_ignored(label: i32, ignored: i32) -> bool {
     return label == ignored;
 }
 
-// Where the row has its label's values.
-fn place(label: i32, is_class: bool) -> u32 {
+// Of its label; 0 where that is no class.
+fn label_column(label: i32, is_class: bool) -> u32 {
     return select(0u, u32(label), is_class);
 }
 
 // Of classes without weights.
-fn one() -> f32 {
+fn unit_weight() -> f32 {
     return 1.0;
 }
 

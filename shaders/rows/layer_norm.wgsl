@@ -19,16 +19,16 @@ fn deviations(deviation: f32) -> f32 {
 }
 
 // What rounding left of the mean.
-fn left(deviations: f32, size: f32) -> f32 {
+fn mean_correction(deviations: f32, size: f32) -> f32 {
     return deviations / size;
 }
 
-fn mean(rounded_mean: f32, left: f32) -> f32 {
-    return rounded_mean + left;
+fn mean(rounded_mean: f32, mean_correction: f32) -> f32 {
+    return rounded_mean + mean_correction;
 }
 
-fn centred_deviation(deviation: f32, left: f32) -> f32 {
-    return deviation - left;
+fn centred_deviation(deviation: f32, mean_correction: f32) -> f32 {
+    return deviation - mean_correction;
 }
 
 fn squares(centred: f32) -> f32 {
@@ -36,7 +36,7 @@ fn squares(centred: f32) -> f32 {
 }
 
 // All three sums in one pass: the mean of some elements and the squares of their distances from it (Welford 1962,
-// doi:10.1080/00401706.1962.10490022). Rounding leaves nothing of that mean.
+// doi:10.1080/00401706.1962.10490022). Shaders take that mean as exact: `mean_correction` is 0.
 struct Moments { number: f32, mean: f32, squares: f32 }
 
 fn no_moments() -> Moments {
@@ -74,7 +74,7 @@ fn normalized(centred: f32, factor: f32) -> f32 {
     return centred * factor;
 }
 
-fn moved(normalized: f32, bias: f32) -> f32 {
+fn with_bias(normalized: f32, bias: f32) -> f32 {
     return normalized + bias;
 }
 

@@ -11,7 +11,7 @@ from map_functions import DTYPES, checked, entry_point, parameter_types, result_
 from printed_cases import CASES
 
 from optirs_web.errors import UnsupportedError
-from optirs_web.ops.row_kernels import SOFTMAX
+from optirs_web.ops.row_kernels import SOFTMAX, SUM
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import cooperative
 from optirs_web.wgsl import parse, print_wgsl
@@ -192,9 +192,9 @@ def test_cooperative_kernels_compute_in_cuda_what_numpy_does(kernels):
                 (5, 1, 1),
             ),
             Job(
-                cooperative("sum").module,
-                {"values": rows, "sums": np.zeros(5, F32)},
-                struct.pack("<5I", *rows.shape, 1, 300, 1),
+                form_kernel(SUM).module,
+                {"x_values": rows, "result_values": np.zeros(5, F32)},
+                struct.pack("<4I", *rows.shape, 1, 1),
                 (5, 1, 1),
             ),
             Job(cooperative("unscale").module, of_two_tensors),
@@ -204,7 +204,7 @@ def test_cooperative_kernels_compute_in_cuda_what_numpy_does(kernels):
     assert np.allclose(multiplied["c"], a.astype(float) @ b, atol=1e-5)
     powers = np.exp(rows.astype(float))
     assert np.allclose(softened["result_values"], powers / powers.sum(1, keepdims=True), atol=1e-7)
-    assert np.allclose(summed["sums"], rows.astype(float).sum(1), atol=1e-4)
+    assert np.allclose(summed["result_values"], rows.astype(float).sum(1), atol=1e-4)
     assert np.array_equal(unscaled["grads"], gradients / 8)
     assert unscaled["found_inf"][0] == 1
     assert unscaled["scaler"].tolist() == [F32(8).view(U32), F32(1).view(U32), 0]

@@ -26,7 +26,7 @@ from ....wgsl.fused_shell import Fused
 from ....wgsl.syntax import Binary, Call, Unary
 from ....wgsl.tree import walk
 from ..numpy.forms import replacement_of
-from ..numpy.fused import loaded_size, only_joins
+from ..numpy.fused import only_joins
 from ..numpy.kernels import bind_kernel
 from ..numpy.library import Array, Parameters
 from .loops import Loop, has_machine_code, loop_of, threads
@@ -288,11 +288,11 @@ def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size:
 
 
 def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], values: Parameters) -> _Run:
-    """A cooperative kernel, which stays NumPy's, with map functions before or after it."""
+    """A kernel with hooks, which stays NumPy's, with map functions before or after it."""
     fused, binding, count = kernel.fused, kernel.hook.binding, threads()
     is_stored = kernel.hook.function == "stored"
     dims = [int(values[f"dim{axis}"]) for axis in range(fused.rank)]
-    size = bound[binding].nbytes // 4 if is_stored else loaded_size(kernel, values)
+    size = bound[binding].nbytes // 4 if is_stored else kernel.base.elements(values)
     size = math.prod(dims) if dims else size
     names = [declared.name for declared in kernel.base.bindings]
     replacement = replacement_of(kernel.base)
@@ -316,7 +316,7 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
 
 
 def _of_hooked(kernel: FusedKernel, bound: dict[str, Array], between: Array) -> list[Array]:
-    """The tensors and outputs of its map functions; `between` is what the cooperative kernel writes or reads."""
+    """The tensors and outputs of its map functions; `between` is what the kernel with hooks writes or reads."""
     fused, hook = kernel.fused, kernel.hook
     tensors = [bound[f"x{number}_values"] for number in range(len(fused.tensor_types))]
     if hook.function != "stored":

@@ -21,29 +21,48 @@ __all__ = ["bind_form", "replacement_of"]
 
 Array = np.ndarray[Any, Any]
 
-_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32}
+_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+_BEGIN = {rank: np.zeros((1,) * rank, np.uint32) for rank in (2, 3)}
+"""The first column of rows that are whole, by number of axes."""
 _NARROW = 32
 """Rows next to each other up to which strided ones are copied to be contiguous: NumPy loops over so many elements."""
 
 
 def _taken(table: Array, columns: Array) -> Array:
-    return np.take_along_axis(table, columns.astype(np.intp), axis=1)
+    outer, _, *inner = table.shape  # NumPy's take_along_axis does the same, and takes longer over few rows
+    axes = [1] * len(inner)
+    taken: Array = table[np.arange(outer).reshape(-1, 1, *axes), columns, *(np.arange(count) for count in inner)]
+    return taken
+
+
+def _argmax(table: Array) -> Array:
+    columns: Array = np.argmax(table, axis=1, keepdims=True).astype(np.uint32)
+    return columns
+
+
+def _argmin(table: Array) -> Array:
+    columns: Array = np.argmin(table, axis=1, keepdims=True).astype(np.uint32)
+    return columns
 
 
 _OF_ROWS = Reductions(
     sum=lambda table: row_sums(table).astype(np.float32)[:, None],
     max=lambda table: row_maxima(table)[:, None],
+    argmax=_argmax,
+    argmin=_argmin,
     taken=_taken,
     dot=lambda left, right: np.vecdot(left, right)[:, None],
-    across=lambda numbers, columns, out: of_rows(numbers[:, 0], columns, out),
+    across=lambda numbers, out: of_rows(numbers[:, 0], out),
     outer=lambda numbers, row, out: outer(numbers[:, 0], row[0], out),
 )
 _OF_COLUMNS = Reductions(
     sum=lambda tables: column_sums(tables).astype(np.float32)[:, None],
     max=column_maxima,
+    argmax=_argmax,
+    argmin=_argmin,
     taken=_taken,
     dot=lambda left, right: column_sums(left * right).astype(np.float32)[:, None],
-    across=lambda numbers, columns, out: numbers,
+    across=lambda numbers, out: numbers,
     outer=np.multiply,
 )
 
@@ -57,7 +76,8 @@ def bind_form(kernel: FormKernel, arrays: Sequence[Array], values: Mapping[str, 
     space = (values["rows"], columns) if inner == 1 else (values["rows"] // inner, columns, inner)
     shapes = table_shapes(space)
     tables = _tables(form, arrays, shapes)
-    return partial(_run, form, tables, numbers, space, [kind != "column" for kind in form.kinds])
+    by_rows = [False, *(kind != "column" for kind in form.kinds)]
+    return partial(_run, form, [_BEGIN[len(space)], *tables], numbers, space, by_rows)
 
 
 def _run_segments(form: Kernel, arrays: Sequence[Array], values: Mapping[str, Any], numbers: Sequence[Any]) -> None:
@@ -78,10 +98,13 @@ def _run_segments(form: Kernel, arrays: Sequence[Array], values: Mapping[str, An
                 part = table[:, first:end]
             else:
                 part = table[:, first * segment : first * segment + count * length]
-                part = np.broadcast_to(part, (outer, *part.shape[1:]))
+                part = part if kind == "element" else part.repeat(outer, axis=0)
             parts.append(part)
         shaped = [part.reshape(*space[:1], -1, *part.shape[2 : len(space)]) for part in parts]
-        _run(form, shaped, numbers, space, [True] * len(shaped))
+        begin = np.tile(np.arange(first, end, dtype=np.uint32) * segment, outer).reshape(
+            -1, *_BEGIN[len(space)].shape[1:]
+        )
+        _run(form, [begin, *shaped], numbers, space, [True] * (1 + len(shaped)))
         for part, result, kind in zip(parts, shaped, form.kinds, strict=True):
             if kind == "row" and not np.may_share_memory(part, result):
                 part[...] = result.reshape(part.shape)
@@ -94,14 +117,15 @@ def _run(
 
     Args:
         form: the kernel.
-        tables: what it reads and writes, with the axes of the index space, of length 1 where it has none.
+        tables: the column at which each row begins, what the kernel reads and what it writes, with the axes of the
+            index space, of length 1 where they lack one.
         numbers: its numbers.
         space: (rows, columns), or (outer, columns, inner) where the rows are along two axes.
         by_rows: for each table, whether it has the first of the axes.
     """
-    read_count, columns, inner = len(form.reads), space[1], math.prod(space[2:])
+    read_count, columns, inner = 1 + len(form.reads), space[1], math.prod(space[2:])
     compute, memory_count = lowered(form, NUMPY, _OF_ROWS)
-    of_elements = [number for number, kind in enumerate(form.kinds[read_count:]) if kind == "element"]
+    of_elements = [number for number, kind in enumerate(form.kinds[len(form.reads) :]) if kind == "element"]
     keeps_elements = bool(memory_count or of_elements)
     is_copied = keeps_elements and 1 < inner <= _NARROW
     if inner > 1 and not is_copied:
@@ -118,13 +142,21 @@ def _run(
         memory = memory or [np.empty(shape, np.float32) for _ in range(memory_count + is_copied * len(of_elements))]
         free = [array[: shape[0]] for array in memory]
         outs = [free.pop() if is_copied else targets[number] for number in of_elements]
-        for target, result in zip(targets, compute(columns, *parts[:read_count], *numbers, *outs, *free), strict=True):
-            if result is not target:
-                target[...] = result.reshape(target.shape)
+        results = compute(columns, *parts[:read_count], *numbers, *outs, *free)
+        elsewhere = [
+            (target, result.copy() if len(outs) > 1 else result)  # it may be in the array of another result
+            for target, result in zip(targets, results, strict=True)
+            if result is not target
+        ]
+        for target, result in elsewhere:
+            target[...] = result.reshape(target.shape)
 
 
 def _as_rows(table: Array, inner: int) -> Array:
-    """Return (outer, inner, columns) as (outer inner, columns), also where the rows along `inner` are one."""
+    """Return (outer, inner, columns) as (outer inner, columns).
+
+    A row for all of `inner` is repeated, unless it is the only one, which broadcasts.
+    """
     if table.shape[1] < inner and table.shape[0] > 1:
         table = table.repeat(inner, axis=1)
     return table.reshape(-1, table.shape[2])
@@ -132,7 +164,7 @@ def _as_rows(table: Array, inner: int) -> Array:
 
 def _tables(form: Kernel, arrays: Sequence[Array], shapes: Mapping[Kind, tuple[int, ...]]) -> list[Array]:
     """Return the arrays with the axes of the index space."""
-    types = [*(read.type for read in form.reads), *("f32" for _ in form.writes)]
+    types = [*(read.type for read in form.reads), *(write.type for write in form.writes)]
     return [
         array.view(_DTYPES[type_])[: math.prod(shapes[kind])].reshape(shapes[kind])
         for array, type_, kind in zip(arrays, types, form.kinds, strict=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.form_kernels import FormKernel
 from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ....runtime.kernels import Binding
 from ....wgsl.fused_shell import Argument, Fused
@@ -16,7 +15,7 @@ from ...arrays.numpy_arrays import functions_of, strided
 from .forms import replacement_of
 from .library import Array, Parameters
 
-__all__ = ["bind_fused", "bind_fused_map", "loaded_size", "only_joins"]
+__all__ = ["bind_fused", "bind_fused_map", "only_joins"]
 
 _CHUNK = 1 << 15
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
@@ -54,7 +53,7 @@ class _Steps:
 
         Args:
             part: the range along the first axis.
-            value: the result of the cooperative kernel, if there is any.
+            value: the result of the kernel with the hook, if there is any.
             old: the outputs before.
         """
         results: list[Any] = []
@@ -152,13 +151,13 @@ def _store(steps: _Steps, value: Array | None, outputs: Sequence[Array]) -> None
 
 
 def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
-    """A call that runs a cooperative kernel with map functions before or after it."""
+    """A call that runs a kernel with map functions before or after it."""
     bound = _named(kernel.bindings, arrays)
     replacement = replacement_of(kernel.base)
     names = [binding.name for binding in kernel.base.bindings]
     hook = kernel.hook
     if hook.function == "loaded":
-        steps = _Steps(kernel, bound, values, loaded_size(kernel, values))
+        steps = _Steps(kernel, bound, values, kernel.base.elements(values))
 
         def run_after() -> None:
             loaded = np.empty(steps.shape, np.float32)
@@ -182,9 +181,3 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
         _store(steps, stored.view(np.float32).reshape(steps.shape), outputs)
 
     return run_before
-
-
-def loaded_size(kernel: FusedKernel, values: Parameters) -> int:
-    """Elements that the base reads through its hook."""
-    assert isinstance(kernel.base, FormKernel)
-    return kernel.base.elements(values)

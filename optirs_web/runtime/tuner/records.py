@@ -16,12 +16,12 @@ __all__ = ["Record", "figure_of", "parse_record"]
 _FILES = (
     "kernels/matmul",
     "kernels/batched_matmul",
-    "kernels/sum",
     "lib/matrices",
     "lib/quads",
     "lib/subgroups",
     "lib/tile",
     "lib/workgroup",
+    "rows/sum",
 )
 
 
@@ -46,6 +46,7 @@ def _sources() -> str:
         digest.update(pkgutil.get_data("optirs_web.shaders", f"{name}.wgsl") or b"")
     for adjacent in (False, True):
         digest.update(shell.element_loop("", [], [], shell.Strided(2, ["x"]), adjacent=adjacent).encode())
+    digest.update(pkgutil.get_data("optirs_web", "lower/shader.py") or b"")
     digest.update(update_shell.block_loop("", "", rule_shell.WORKGROUP).encode())
     digest.update(repr([(tunable.name, tunable.numbers, tunable.candidates) for tunable in TUNABLE.values()]).encode())
     return digest.hexdigest()[:16]
