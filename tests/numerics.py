@@ -22,6 +22,7 @@ from optirs_web.runtime import products
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.dtypes import UINT32
 from optirs_web.runtime.form_kernels import form_kernel
+from optirs_web.wgsl import add_module, parse
 
 OPERATIONS = {case.name: case for case in operation_cases.CASES}
 DRIVEN = {case.name: case for case in optimizer_cases.DRIVEN_CASES}
@@ -500,3 +501,31 @@ def embedding_in_parts(table, index, nbytes, device):
         rows = ow.ops.embedding(weight, ow.tensor(index, device=device))
         (rows * rows).sum().backward()
         return [rows.read(), weight.grad.read()]
+
+
+def _contributed(text, package, name):
+    """Return what a block of Python in CONTRIBUTING.md defines, as a module of that package."""
+    namespace = {"__name__": f"{package}.{name}", "__package__": package}
+    exec(compile(text, f"<{name}>", "exec", dont_inherit=True), namespace)
+    return namespace[name]
+
+
+def contributed_operation(wgsl, python, values, weight, grad, device):
+    """A row operation of CONTRIBUTING.md: its result, and the gradients of both operands."""
+    add_module(("rows", "rms_norm"), parse(wgsl, "rms_norm.wgsl"))
+    rms_norm = _contributed(python, "optirs_web.ops", "rms_norm")
+    x, w = (ow.tensor(array, device=device, requires_grad=True) for array in (values, weight))
+    y = rms_norm(x, w, eps=0.1)
+    y.backward(ow.tensor(grad, device=device))
+    return y.read(), x.grad.read(), w.grad.read()
+
+
+def contributed_optimizer(wgsl, python, params, grads, device):
+    """An optimizer of CONTRIBUTING.md: the parameters after a step with each of the gradients."""
+    add_module(("optimizers", "normalized_momentum"), parse(wgsl, "normalized_momentum.wgsl"))
+    optimizer_type = _contributed(python, "optirs_web.optim", "NormalizedMomentum")
+    tensors = [ow.Parameter(param, device=device) for param in params]
+    optimizer = optimizer_type(tensors, lr=0.1, momentum=0.5)
+    for grad in grads:
+        optimizer.step(grads=list(grad))
+    return [tensor.read() for tensor in tensors]
