@@ -15,7 +15,9 @@ from optirs_web.lower.shader import row_source
 from optirs_web.ops.row_kernels import (
     LAYER_NORM_AFFINE_GRAD,
     LOG_SOFTMAX,
+    LOG_SOFTMAX_GRAD,
     SOFTMAX,
+    SOFTMAX_GRAD,
     SUM,
     cross_entropy_form,
     extremum_form,
@@ -293,6 +295,12 @@ def test_rows_are_reduced_along_any_axis(device, columns, inner):
     close = {"rtol": 1e-5, "atol": 3e-5}
     np.testing.assert_allclose(*launched(SOFTMAX, x), softmax(exact), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(*launched(LOG_SOFTMAX, x), np.log(softmax(exact)), **close)
+    y = softmax(exact)
+    of_row = (exact_grad * y).sum(1, keepdims=True)
+    (gradient,) = launched(SOFTMAX_GRAD, grad, y.astype(np.float32))
+    np.testing.assert_allclose(gradient, y * (exact_grad - of_row), rtol=1e-5, atol=1e-6)
+    (gradient,) = launched(LOG_SOFTMAX_GRAD, grad, np.log(y).astype(np.float32))
+    np.testing.assert_allclose(gradient, exact_grad - y * exact_grad.sum(1, keepdims=True), **close)
     mean, scale, result = launched(layer_norm_form(True, True), x, weight, bias, numbers=(0.1,))
     np.testing.assert_allclose(mean, exact.mean(1), **close)
     np.testing.assert_allclose(scale, 1 / np.sqrt(exact.var(1) + 0.1), **close)

@@ -16,8 +16,10 @@ from .launch import Shape, row_constants
 __all__ = [
     "LAYER_NORM_AFFINE_GRAD",
     "LOG_SOFTMAX",
+    "LOG_SOFTMAX_GRAD",
     "SEGMENT",
     "SOFTMAX",
+    "SOFTMAX_GRAD",
     "SUM",
     "SUM_OF_TWO",
     "cross_entropy_form",
@@ -62,6 +64,24 @@ LOG_SOFTMAX = Kernel(
     (*_NORMALIZED, Part("log_normalizer"), Part("log_softmax")),
     (Write("log_softmax", "result"),),
     online=_LARGEST_AND_SUM,
+)
+
+_OF_RESULT = (Read("grad"), Read("y"))
+SOFTMAX_GRAD = Kernel(
+    "softmax_grad",
+    _FILE,
+    2,
+    _OF_RESULT,
+    (Part("products", over=_ROW), Part("softmax_grad")),
+    (Write("softmax_grad", "result"),),
+)
+LOG_SOFTMAX_GRAD = Kernel(
+    "log_softmax_grad",
+    _FILE,
+    2,
+    _OF_RESULT,
+    (Part("total", over=_ROW), Part("log_softmax_grad")),
+    (Write("log_softmax_grad", "result"),),
 )
 
 
@@ -219,10 +239,12 @@ def extremum_form(type_: Type, is_smallest: bool, gives: Literal["value", "place
 
 def named_row_kernels() -> dict[str, Kernel]:
     """Return the row kernels by name; where there are several of a name, that with everything."""
-    norms = layer_norm_form(has_weight=True, has_bias=True), layer_norm_grad_form(has_weight=True)
-    losses = cross_entropy_form(has_weight=True, is_smoothed=True)
-    extremum = extremum_form("f32", is_smallest=False, gives="both", has_places=False)
-    kernels = SOFTMAX, LOG_SOFTMAX, *norms, LAYER_NORM_AFFINE_GRAD, losses, SUM, SUM_OF_TWO, extremum
+    kernels = [
+        *(SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD),
+        *(layer_norm_form(has_weight=True, has_bias=True), layer_norm_grad_form(has_weight=True)),
+        *(LAYER_NORM_AFFINE_GRAD, cross_entropy_form(has_weight=True, is_smoothed=True), SUM, SUM_OF_TWO),
+        extremum_form("f32", is_smallest=False, gives="both", has_places=False),
+    ]
     return {kernel.name: kernel for kernel in kernels}
 
 

@@ -10,16 +10,16 @@ from .kernels import Binding, Kernel, LoopKernel, SourceKernel
 
 __all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_kernel", "titled"]
 
+_OF_ROWS = {"stored": Hook("stored", "result_values", "RowParameters")}
 HOOKS = {
     "convolution": {"stored": Hook("stored", "c", "ConvolutionParameters")},
     "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
     "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
-    "layer_norm_grad": {"stored": Hook("stored", "result_values", "RowParameters")},
+    "layer_norm_grad": _OF_ROWS,
+    "log_softmax_grad": _OF_ROWS,
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters", ("rows", "columns"))},
-    "sum": {
-        "loaded": Hook("loaded", "x_values", "RowParameters"),
-        "stored": Hook("stored", "result_values", "RowParameters"),
-    },
+    "softmax_grad": _OF_ROWS,
+    "sum": {"loaded": Hook("loaded", "x_values", "RowParameters"), **_OF_ROWS},
 }
 """The kernels that let map functions in, and where."""
 

@@ -1,4 +1,4 @@
-// softmax and its logarithm, exp(x - largest) / sum(exp(x - largest)) of a row. A row with NaN or infinity, or of -infinity
+// softmax, its logarithm and their gradients: exp(x - largest) / sum(exp(x - largest)) of a row. A row with NaN or infinity, or of -infinity
 // alone, is NaN.
 import package::lib::exponentials::{Exponentials, exp_of_distance, joined, no_exponentials};
 import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, or_nan, precise_exp, precise_log, replace_bits};
@@ -48,4 +48,22 @@ fn log_normalizer(normalizer: f32) -> f32 {
 
 fn log_softmax(shifted: f32, log_normalizer: f32) -> f32 {
     return or_nan(shifted - log_normalizer, log_normalizer);
+}
+
+// The gradients, from those of the results.
+
+fn products(grad: f32, y: f32) -> f32 {
+    return grad * y;
+}
+
+fn softmax_grad(grad: f32, y: f32, products: f32) -> f32 {
+    return y * (grad - products);
+}
+
+fn total(grad: f32) -> f32 {
+    return grad;
+}
+
+fn log_softmax_grad(grad: f32, y: f32, total: f32) -> f32 {
+    return grad - precise_exp(y) * total;
 }
