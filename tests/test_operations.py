@@ -71,6 +71,7 @@ def test_a_class_that_does_not_exist_makes_the_loss_nan(device):
         (lambda x: x @ ow.zeros((), device="cpu"), ShapeError, "needs operands with axes"),
         (lambda x: x.sum(axis=2), ShapeError, "axis 2 is out of range"),
         (lambda x: x.sum(axis=(0, -2)), ShapeError, "occurs twice"),
+        (lambda x: x.softmax(axis=(0, 1)), ShapeError, r"softmax takes one axis, not \(0, 1\)"),
         (lambda x: x.reshape(5), ShapeError, r"\(2, 3\) cannot be reshaped to \(5,\)"),
         (lambda x: x.reshape(-1, 4), ShapeError, "cannot be reshaped"),
         (lambda x: x.permute(0, 0), ShapeError, "not a permutation of the 2 axes"),
