@@ -92,7 +92,7 @@ def test_a_value_that_is_written_has_to_exist():
 
 def test_a_later_value_takes_the_name_of_an_earlier_one():
     form = layer_norm_form(has_weight=True, has_bias=True)
-    assert form.values["normalized"].arguments == ("centred_deviation", "weighted")
+    assert form.values["normalized"].arguments == ("centred", "weighted")
     assert form.values["with_bias"].arguments == ("normalized", "bias")
     assert {array: value.name for array, value in form.written.items()} == {
         "mean": "mean",

@@ -101,7 +101,7 @@ def layer_norm_form(has_weight: bool, has_bias: bool) -> Kernel:
             Part("deviations", over=_ROW),
             Part("mean_correction"),
             Part("mean"),
-            Part("centred_deviation", gives="centred"),
+            Part("centred"),
             Part("squares", over=_ROW),
             Part("scale"),
             Part("weighted" if has_weight else "unweighted", gives="factor"),

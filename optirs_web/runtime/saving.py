@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ..wgsl.fused_shell import Step
+from ..wgsl.fused_shell import Argument, Step
 from ..wgsl.shell import ELEMENTWISE_PER_WORKGROUP
 from .backend import Capabilities
 from .buffer import Buffer, View
@@ -130,20 +130,32 @@ def _for_result(launch: Launch, capabilities: Capabilities) -> Launch | None:
 
 
 def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
-    """Return a launch for (x - mean) scale weight + bias, with the means and scales that `layer_norm` keeps."""
+    """Return a launch for (x - mean) (scale weight) + bias, with the means and scales that `layer_norm` keeps.
+
+    The operations are those of the kernel, in its order, so that the bits are the same: a maximum is still found again.
+    """
     views = {binding.name: view for binding, view in zip(launch.kernel.bindings, launch.views, strict=True)}
     rows, columns, *_ = map(int, launch.parameters)
     strides = {"x": (columns, 1), "mean": (1, 0), "scale": (1, 0), "weight": (0, 1), "bias": (0, 1)}
     present = [name for name in strides if f"{name}_values" in views]
     tensors = [StridedView(views[f"{name}_values"], "f32", 0, strides[name]) for name in present]
-    functions = [{"mean": "subtract", "bias": "add"}.get(name, "multiply") for name in present[1:]]
-    steps = tuple(
-        Step(function, function, (("step", at - 1) if at else ("tensor", 0), ("tensor", at + 1)), False)
-        for at, function in enumerate(functions)
-    )
-    output = Output(launch.views[-1], "f32", ("step", len(steps) - 1))
+    steps: list[Step] = []
+
+    def step(function: str, *arguments: Argument) -> Argument:
+        steps.append(Step(function, function, arguments, False))
+        return "step", len(steps) - 1
+
+    def tensor(name: str) -> Argument:
+        return "tensor", present.index(name)
+
+    centred = step("subtract", tensor("x"), tensor("mean"))
+    factor = step("multiply", tensor("scale"), tensor("weight")) if "weight" in present else tensor("scale")
+    result = step("multiply", centred, factor)
+    if "bias" in present:
+        result = step("add", result, tensor("bias"))
+    output = Output(launch.views[-1], "f32", result)
     grid = capabilities.grid(-(-rows * columns // ELEMENTWISE_PER_WORKGROUP))
-    return relaunched(Mapped((rows, columns), steps, tuple(tensors), (), (output,)), grid)
+    return relaunched(Mapped((rows, columns), tuple(steps), tuple(tensors), (), (output,)), grid)
 
 
 def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:

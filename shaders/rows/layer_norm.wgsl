@@ -27,8 +27,8 @@ fn mean(rounded_mean: f32, mean_correction: f32) -> f32 {
     return rounded_mean + mean_correction;
 }
 
-fn centred_deviation(deviation: f32, mean_correction: f32) -> f32 {
-    return deviation - mean_correction;
+fn centred(x: f32, mean: f32) -> f32 {
+    return x - mean;
 }
 
 fn squares(centred: f32) -> f32 {
@@ -79,10 +79,6 @@ fn with_bias(normalized: f32, bias: f32) -> f32 {
 }
 
 // The gradient by what is normalized. With n = (x - mean) scale and h = g weight it is scale (h - mean(h) - n mean(h n)).
-
-fn centred(x: f32, mean: f32) -> f32 {
-    return x - mean;
-}
 
 fn scaled(grad: f32, factor: f32) -> f32 {
     return grad * factor;
