@@ -373,3 +373,18 @@ def test_a_normalization_that_is_computed_again_has_the_same_bits(device, monkey
     assert any("subtract+multiply" in launch.kernel.name for launch in step.program.launches)
     (want,) = train_step()
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_a_normalization_whose_statistics_nothing_reads_is_computed_again(device, monkeypatch):
+    monkeypatch.setattr(fusion, "_LARGE", 0)
+    monkeypatch.setattr(saving, "_SMALL", 0)
+    rng = np.random.default_rng(0)
+    x, weight = (ow.tensor(rng.standard_normal(shape).astype(np.float32), device=device) for shape in ((64, 8), (8, 8)))
+
+    def inference():
+        first = h = ow.ops.layer_norm(x, 8)
+        for _ in range(12):
+            h = (h @ weight * 0.3).gelu()
+        return (h + first).sum()
+
+    assert ow.compile(inference, device=device)().item() == pytest.approx(inference().item(), rel=1e-4, abs=1e-4)

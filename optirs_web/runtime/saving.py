@@ -118,7 +118,7 @@ class _Again:
 
     def _is_there(self, view: View, at: int) -> bool:
         """Return whether the view has the same values as at `at`, and is kept until then anyway."""
-        is_kept = not self._is_temporary(view.buffer) or max(self._uses.readers[view.buffer]) >= self._late
+        is_kept = not self._is_temporary(view.buffer) or max(self._uses.readers[view.buffer], default=-1) >= self._late
         return is_kept and not any(at < writer < self._late for writer in self._uses.writers[view.buffer])
 
 

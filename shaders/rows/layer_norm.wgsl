@@ -1,6 +1,6 @@
 // Layer normalization (Ba et al. 2016, arXiv:1607.06450) of a row, (x - mean) / sqrt(variance + eps) weight + bias, and its
-// gradients. Deviations are from a mean that rounding may have moved, and are corrected by their mean (Chan, Golub and
-// LeVeque 1983, doi:10.1080/00031305.1983.10483115), so that a large mean costs no digits.
+// gradients. The mean is corrected by what rounding left of it (Chan, Golub and LeVeque 1983,
+// doi:10.1080/00031305.1983.10483115), and then rounded itself: results are off by up to half a unit of its last place.
 
 fn total(x: f32) -> f32 {
     return x;
