@@ -40,7 +40,7 @@ SIZE = "size"
 """The value that says how many elements a reduction combines, as f32."""
 
 COUNT = "count"
-"""The same as u32."""
+"""The value that says the same as u32."""
 
 BEGIN = "begin"
 """The value that says at which column the segment of a row begins that is reduced, as u32; 0 if that is the row."""
@@ -52,11 +52,11 @@ Level = frozenset[int]
 """The axes along which a value is the same."""
 
 Kind = Literal["element", "row", "column", "number"]
-"""What a value belongs to, in a matrix whose rows are reduced: an element, a row, a column, or all."""
+"""The part of a matrix that has a value of its own, where rows are reduced: an element, a row, a column, or all."""
 
 
 Type = Literal["f32", "i32", "u32"]
-"""Of an element of an array, or of a number."""
+"""The WGSL type of an element of an array, or of a number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def test_reductions_that_do_not_need_each_other_are_found_in_one_pass():
     source = row_source(layer_norm_grad_form(has_weight=False))
     first_pass = source[source.index("for (var column") :].partition("}")[0]
     assert "own_sum = own_sum + v_scaled;" in first_pass
-    assert "own_products = own_products + products(v_scaled, v_centred);" in first_pass
+    assert "own_products = own_products + products(v_scaled, v_standardized);" in first_pass
 
 
 def test_a_reduction_without_a_share_is_0_online():
@@ -176,7 +176,7 @@ def test_numpy_computes_elements_where_the_result_goes_once_nothing_else_needs_t
 def test_numpy_multiplies_rows_and_columns_and_sums_products_by_blas():
     source = array_source(layer_norm_grad_form(has_weight=True), NUMPY)
     assert "v_weighted = _outer(v_scale, v_weight, out=m0)" in source
-    assert "v_products = _dot(v_scaled, v_centred)" in source
+    assert "v_products = _dot(v_scaled, v_standardized)" in source
     assert "_MEMORY = 2\n" in source
 
 

@@ -45,6 +45,18 @@ def test_a_large_mean_costs_layer_norm_no_digits(device):
     assert np.abs(got - want).max() < 1e-4  # the mean is off by half a unit of its last place, 3e-5
 
 
+@pytest.mark.parametrize(("values", "eps"), [(1e-20, 0.0), (3e18, 1e-5)])
+def test_the_gradient_of_tiny_and_huge_values_is_finite_and_right(device, values, eps):
+    x = ow.Parameter(random((4, 33)) * np.float32(values), device=device)
+    g = random((4, 33), 1)
+    layer_norm(x, 33, eps=eps).backward(g * np.float32(values))
+    exact = x.numpy().astype(np.float64)
+    scale = 1 / np.sqrt(exact.var(1, keepdims=True) + eps)
+    n = (exact - exact.mean(1, keepdims=True)) * scale
+    want = values * scale * (g - g.mean(1, keepdims=True) - n * (g * n).mean(1, keepdims=True))
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
 def test_equal_values_are_normalized_to_the_bias(device):
     x = ow.Parameter(np.full((2, 4), 3.0, np.float32), device=device)
     y = layer_norm(x, 4, bias=ow.ones((4,), device=device))

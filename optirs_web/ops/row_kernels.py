@@ -85,6 +85,9 @@ LOG_SOFTMAX_GRAD = Kernel(
 )
 
 
+_STANDARDIZED = (Part("centred"), Part("standardized"))
+
+
 @cache
 def layer_norm_form(has_weight: bool, has_bias: bool) -> Kernel:
     """Return layer normalization with a weight and a bias or without."""
@@ -128,7 +131,7 @@ def layer_norm_grad_form(has_weight: bool) -> Kernel:
         2,
         (Read("grad"), Read("x"), *[weight] * has_weight, Read("mean", over=_ROW), Read("scale", over=_ROW)),
         (
-            Part("centred"),
+            *_STANDARDIZED,
             Part("weighted" if has_weight else "unweighted", gives="factor"),
             Part("scaled"),
             Part("sum", over=_ROW),
@@ -192,7 +195,7 @@ LAYER_NORM_AFFINE_GRAD = Kernel(
     ("rows", "layer_norm"),
     2,
     (Read("grad"), Read("x"), Read("mean", over=_COLUMN), Read("scale", over=_COLUMN)),
-    (Part("weight_grad", over=_ROW), Part("bias_grad", over=_ROW)),
+    (*_STANDARDIZED, Part("weight_grad", over=_ROW), Part("bias_grad", over=_ROW)),
     (Write("weight_grad", "weight_grad"), Write("bias_grad", "bias_grad")),
 )
 """The gradients of layer normalization by weight and bias: what is reduced here are the columns of the matrix."""

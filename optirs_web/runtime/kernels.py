@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
+from ..errors import UnsupportedError
 from ..wgsl import check, link, package_loader, parse, print_wgsl, shell, syntax, types
 
 __all__ = [
@@ -134,9 +135,9 @@ class SourceKernel(Kernel):
         """Return how many elements it loads through a hook, by the parameters of a dispatch.
 
         Raises:
-            NotImplementedError: it has no hook that loads.
+            UnsupportedError: it has no hook that loads.
         """
-        raise NotImplementedError(f"'{self.name}' has no hook that loads elements")
+        raise UnsupportedError(f"'{self.name}' has no hook that loads elements")
 
     @cached_property
     def module(self) -> syntax.Module:

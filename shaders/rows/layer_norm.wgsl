@@ -88,26 +88,30 @@ fn sum(scaled: f32) -> f32 {
     return scaled;
 }
 
-fn products(scaled: f32, centred: f32) -> f32 {
-    return scaled * centred;
+fn standardized(centred: f32, scale: f32) -> f32 {
+    return centred * scale;
 }
 
-fn slope(products: f32, scale: f32, size: f32) -> f32 {
-    return products / size * scale * scale;
+fn products(scaled: f32, standardized: f32) -> f32 {
+    return scaled * standardized;
+}
+
+fn slope(products: f32, size: f32) -> f32 {
+    return products / size;
 }
 
 fn offset(sum: f32, size: f32) -> f32 {
     return sum / size;
 }
 
-fn input_grad(scaled: f32, centred: f32, slope: f32, offset: f32) -> f32 {
-    return scaled - (centred * slope + offset);
+fn input_grad(scaled: f32, standardized: f32, slope: f32, offset: f32) -> f32 {
+    return scaled - (standardized * slope + offset);
 }
 
 // The gradients by weight and bias are sums over the rows: here an element is of a column, and has the row's mean and scale.
 
-fn weight_grad(grad: f32, x: f32, mean: f32, scale: f32) -> f32 {
-    return grad * ((x - mean) * scale);
+fn weight_grad(grad: f32, standardized: f32) -> f32 {
+    return grad * standardized;
 }
 
 fn bias_grad(grad: f32) -> f32 {
