@@ -10,7 +10,8 @@ from typing import NamedTuple
 from ..errors import OptirsError
 from ..ops.row_kernels import named_row_kernels
 from ..runtime.form_kernels import form_kernel
-from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.kernels import Kernel, cooperative
+from ..runtime.map_kernels import elementwise
 from ..runtime.option_kernels import OptionKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule

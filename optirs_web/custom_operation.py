@@ -11,11 +11,11 @@ from typing import Any
 
 from .autograd import record
 from .errors import ShaderError, UnsupportedError
+from .kernel import load_map_module
 from .ops.launch import Operand, apply
 from .ops.operands import as_number, shape_of
 from .ops.reduce import sum_to
 from .runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType
-from .runtime.kernels import load_map_module
 from .tensors import Tensor, tensor
 from .wgsl import add_module, parse
 from .wgsl.lints import lint

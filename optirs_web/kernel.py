@@ -6,15 +6,16 @@ of each column (-2,). A part is a function of a file of ``shaders``: its paramet
 its level follows from theirs. Only reductions name axes, and nothing names a workgroup, a stride or a byte: a lowering
 finds those for a target (`lower.shader`, `lower.arrays`). `ops.row_kernels` has softmax as an example.
 
-Beside them there are `numbers`, which a launch gives, and how many elements a reduction combines: `size` as f32, and
-`count` as u32. A row may be reduced in segments: `begin` is the column at which one begins, a u32.
+Beside them there are `numbers`, which a launch gives. A kernel that reduces has how many elements a reduction combines:
+`size` as f32, and `count` as u32. A row may be reduced in segments: `begin` is the column at which one begins, a u32.
+A kernel that reduces nothing, a map, has the `index` of an element among all, a u32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 from .wgsl import link, package_loader, syntax
@@ -22,6 +23,7 @@ from .wgsl import link, package_loader, syntax
 __all__ = [
     "BEGIN",
     "COUNT",
+    "INDEX",
     "SIZE",
     "Axes",
     "Kernel",
@@ -34,6 +36,7 @@ __all__ = [
     "Type",
     "Value",
     "Write",
+    "load_map_module",
 ]
 
 SIZE = "size"
@@ -44,6 +47,9 @@ COUNT = "count"
 
 BEGIN = "begin"
 """The value that says at which column the segment of a row begins that is reduced, as u32; 0 if that is the row."""
+
+INDEX = "index"
+"""The value that says which of all elements, in the order of the results, one of a map is, as u32."""
 
 Axes = tuple[int, ...]
 """Axes of the index space, from its end: -1 is the last."""
@@ -64,14 +70,16 @@ class Read:
     """A value that is loaded from an array.
 
     Attributes:
-        name: of the value and of the array.
+        name: of the value.
         over: the axes of the index space that the array lacks.
         type: of an element.
+        array: of the array, if that has another name: one that is written too, of whose elements this is the old value.
     """
 
     name: str
     over: Axes = ()
     type: Type = "f32"
+    array: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class Online:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A function of the kernel's file, computed for each element of its level.
+    """A function, computed for each element of its level. A bool that it returns is a u32.
 
     Attributes:
         function: its parameters have the names of values.
@@ -104,12 +112,16 @@ class Part:
             element that is extreme, as u32; a NaN comes before all.
         gives: the name by which later parts know its results, where that is not the function's. What had it before is
             then out of their reach.
+        file: of the function, if that is not the kernel's.
+        arguments: the values for its parameters, if these have other names.
     """
 
     function: str
     over: Axes = ()
     combine: Literal["sum", "max", "argmax", "argmin"] = "sum"
     gives: str = ""
+    file: tuple[str, str] | None = None
+    arguments: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +159,8 @@ class Value:
     """A value that is read, given or computed.
 
     Attributes:
-        name: of the array, the number or the function; no two are the same.
+        name: of the array, the number or the function, or what a function gives that is used more than once; no two are
+            the same.
         arguments: the values that the part needs, in the order of its function's parameters; or what is taken, and
             where.
         source: what loads or computes it; None if it is a number.
@@ -162,6 +175,12 @@ class Value:
     def part(self) -> Part | None:
         """The function that computes it, if there is one."""
         return self.source if isinstance(self.source, Part) else None
+
+
+@cache
+def load_map_module(folder: str, name: str, functions: tuple[str, ...]) -> syntax.Module:
+    """Return the functions of ``shaders/FOLDER/NAME.wgsl``, linked, with those that they call."""
+    return link(package_loader()((folder, name)), roots=list(functions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,41 +223,44 @@ class Kernel:
     @cached_property
     def map_module(self) -> syntax.Module:
         """The functions that it uses, linked."""
-        return link(self.parsed, roots=list(self.functions))
+        parts = [part for part in self.parts if isinstance(part, Part) and part.file is not None]
+        if not parts:
+            return load_map_module(*self.file, self.functions)
+        nowhere = syntax.Position(f"<{self.name}>", 1, 1)
+        functions = sorted({(part.file, part.function) for part in parts if part.file is not None})
+        imports: list[syntax.Declaration] = [syntax.Import(nowhere, file, [function]) for file, function in functions]
+        return link(syntax.Module(nowhere.file, [], imports), roots=sorted({*self.functions}))
 
-    def function(self, name: str) -> syntax.Function:
-        """Return a function of the file, or one that it imports.
+    def function(self, name: str, file: tuple[str, str] | None = None) -> syntax.Function:
+        """Return a function of the kernel's file or of another, or one that this imports.
 
         Raises:
             ValueError: it has none of that name.
         """
-        declarations = self.parsed.declarations
+        declarations = package_loader()(file or self.file).declarations
         for declaration in declarations:
             if isinstance(declaration, syntax.Import) and name in declaration.names:
                 declarations = package_loader()(declaration.path).declarations
         for declaration in declarations:
             if isinstance(declaration, syntax.Function) and declaration.name == name:
                 return declaration
-        raise self._error(f"shaders/{'/'.join(self.file)}.wgsl has no function '{name}'")
+        raise self._error(f"shaders/{'/'.join(file or self.file)}.wgsl has no function '{name}'")
 
     @cached_property
     def _named(self) -> tuple[dict[str, Value], dict[str, str]]:
         """All values, and which of them each name stands for in the end."""
         everywhere = frozenset(range(-self.rank, 0))
-        names = [
-            *(read.name for read in self.reads),
-            *self.numbers,
-            SIZE,
-            COUNT,
-            BEGIN,
-            *(w.array for w in self.writes),
-        ]
+        given = (SIZE, COUNT, BEGIN) if self.reduced else (INDEX,)
+        names = [*(read.name for read in self.reads), *self.numbers, *given, *(write.array for write in self.writes)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise self._error(f"two arrays, numbers or values that there are without it are called '{twice}'")
         values = {read.name: Value(read.name, frozenset(read.over), source=read) for read in self.reads}
-        values |= {name: Value(name, everywhere) for name in (*self.numbers, SIZE, COUNT)}
-        values[BEGIN] = Value(BEGIN, frozenset(self.reduced))
+        values |= {name: Value(name, everywhere) for name in (*self.numbers, *given)}
+        if self.reduced:
+            values[BEGIN] = Value(BEGIN, frozenset(self.reduced))
+        else:
+            values[INDEX] = Value(INDEX, frozenset())
         latest = {name: name for name in values}
         for part in self.parts:
             value = (
@@ -250,7 +272,7 @@ class Kernel:
             latest[part.gives or value.name if isinstance(part, Part) else value.name] = value.name
         return values, latest
 
-    @property
+    @cached_property
     def values(self) -> dict[str, Value]:
         """Every value by name, each after those that it needs.
 
@@ -260,6 +282,11 @@ class Kernel:
                 where no value of rows says which.
         """
         return self._named[0]
+
+    @cached_property
+    def computed(self) -> tuple[tuple[Value, Part], ...]:
+        """The values that functions compute, in order, and these."""
+        return tuple((value, value.source) for value in self.values.values() if isinstance(value.source, Part))
 
     @cached_property
     def written(self) -> dict[str, Value]:
@@ -295,7 +322,9 @@ class Kernel:
         return tuple(map(self.kind_of, names))
 
     def _computed(self, part: Part, values: dict[str, Value], latest: dict[str, str]) -> Value:
-        names = [parameter.name for parameter in self.function(part.function).parameters]
+        names = part.arguments
+        if names is None:
+            names = tuple(parameter.name for parameter in self.function(part.function, part.file).parameters)
         for name in names:
             if name not in latest:
                 raise self._error(f"{part.function} needs '{name}'; there are {list(latest)}")
@@ -303,7 +332,8 @@ class Kernel:
         level = self._shared([values[name] for name in arguments])
         if level & frozenset(part.over):
             raise self._error(f"{part.function} is the same along what it reduces, {part.over}")
-        return Value(part.function, level | frozenset(part.over), arguments, part)
+        own_name = part.gives if part.gives and part.function in values else part.function
+        return Value(own_name, level | frozenset(part.over), arguments, part)
 
     def _taken(self, take: Take, values: dict[str, Value], latest: dict[str, str]) -> Value:
         array, at = values.get(take.array), values.get(latest.get(take.at, ""))
@@ -320,29 +350,36 @@ class Kernel:
 
     def type_of(self, value: str) -> str:
         """Return the WGSL type of a value."""
-        if value in (SIZE, COUNT, BEGIN):
+        if self.values[value].source is None and value not in self.numbers:
             return "f32" if value == SIZE else "u32"
         match self.values[value].source:
             case Read(type=type_):
                 return type_
             case Take(array=array):
                 return self.type_of(array)
-            case Part(function=function, combine=combine):
-                returned = self.function(function).return_type_name
-                assert returned is not None
-                return "u32" if combine.startswith("arg") else returned.name
+            case Part(combine=combine) as part:
+                return "u32" if combine.startswith("arg") or self.returns_bool(part) else self._returned(part)
         return self.numbers[value]
+
+    def returns_bool(self, part: Part) -> bool:
+        """Return whether the function of a part returns a bool."""
+        return self._returned(part) == "bool"
+
+    def _returned(self, part: Part) -> str:
+        returned = self.function(part.function, part.file).return_type_name
+        assert returned is not None
+        return returned.name
 
     @cached_property
     def finds_elements(self) -> bool:
         """A reduction looks for an element."""
-        return any(value.part.combine.startswith("arg") for value in self.values.values() if value.part)
+        return any(part.combine.startswith("arg") for _, part in self.computed)
 
     @property
     def needs_whole_rows(self) -> bool:
         """It needs more than elements and what is found of a segment, or elements need what is found."""
         read, written = self.kinds[: len(self.reads)], self.kinds[len(self.reads) :]
-        of_elements = [value for value in self.values.values() if value.part and not self.level_of_call(value)]
+        of_elements = [value for value, _ in self.computed if not self.level_of_call(value)]
         needs_rows = any(self.kind_of(name) == "row" for value in of_elements for name in value.arguments)
         return needs_rows or "row" in read or "element" in written or not self.used.isdisjoint((SIZE, COUNT))
 

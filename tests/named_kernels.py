@@ -8,7 +8,8 @@ from importlib.resources import files
 
 from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.form_kernels import form_kernel
-from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
+from optirs_web.runtime.kernels import Kernel, cooperative
+from optirs_web.runtime.map_kernels import elementwise
 from optirs_web.runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from optirs_web.runtime.rules import Rule
 from optirs_web.wgsl import package_loader
@@ -44,7 +45,8 @@ def _flags(module) -> Iterator[dict[str, bool]]:
 
 def _map_functions(file, module):
     for function in (declaration for declaration in module.declarations if isinstance(declaration, Function)):
-        if all(parameter.type_name.name in _SCALARS for parameter in function.parameters):
+        taken = {parameter.type_name.name for parameter in function.parameters}
+        if taken <= _SCALARS and function.return_type_name.name in {*_SCALARS, "bool"}:
             operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
             yield function.name, elementwise(file, function.name, operands, 3 * (function.name in _STRIDED))
 

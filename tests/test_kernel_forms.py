@@ -64,7 +64,7 @@ def test_what_is_reduced_along_both_axes_is_one_value():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([Part("softmax")], r"softmax needs 'power'; there are \['x', 'size', 'count', 'begin'\]"),
+        ([Part("softmax")], r"softmax needs 'power'; there are \['x', 'index'\]"),
         ([Part("largest"), Part("largest")], "two values are called 'largest'"),
         ([Part("nothing")], "shaders/rows/softmax.wgsl has no function 'nothing'"),
         (
@@ -86,7 +86,7 @@ def test_what_is_the_same_along_a_row_is_not_reduced_along_it():
 
 def test_a_value_that_is_written_has_to_exist():
     kernel = Kernel("tried", ("rows", "softmax"), 2, (X,), (Part("largest"),), (Write("power", "result"),))
-    with pytest.raises(ValueError, match=r"'power' is written; there are \['x', 'size', 'count', 'begin', 'largest'\]"):
+    with pytest.raises(ValueError, match=r"'power' is written; there are \['x', 'index', 'largest'\]"):
         _ = kernel.written
 
 

@@ -12,7 +12,8 @@ from optirs_web import nn, ops
 from optirs_web.runtime import native_halves
 from optirs_web.runtime.backend import AllocationFailed
 from optirs_web.runtime.buffer import View
-from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
+from optirs_web.runtime.kernels import Kernel, cooperative
+from optirs_web.runtime.map_kernels import elementwise
 from optirs_web.runtime.native_halves import converts_float16
 from optirs_web.runtime.packed_kernels import PackedKernel, packed
 from optirs_web.runtime.products import SMALL, grid_of_products

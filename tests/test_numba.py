@@ -27,7 +27,7 @@ from optirs_web.native_backends.cpu.numba.loops import Loop, has_machine_code, k
 from optirs_web.optim import transforms
 from optirs_web.runtime.choosing import health
 from optirs_web.runtime.device import Device
-from optirs_web.runtime.kernels import elementwise
+from optirs_web.runtime.map_kernels import elementwise
 from optirs_web.runtime.numba_texts import numba_loops
 from optirs_web.runtime.rule_kernels import UpdateKernel
 from optirs_web.wgsl.numba_shell import Loops

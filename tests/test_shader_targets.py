@@ -12,7 +12,8 @@ from requirements import missing
 
 from optirs_web.cli.commands import cli
 from optirs_web.errors import ShaderError, UnsupportedError
-from optirs_web.runtime.kernels import cooperative, elementwise
+from optirs_web.runtime.kernels import cooperative
+from optirs_web.runtime.map_kernels import elementwise
 from optirs_web.translations.naga import Naga, naga_file
 from optirs_web.wgsl.print_c import print_c
 

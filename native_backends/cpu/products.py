@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.blocked_products import BlockedProductKernel
-from ...runtime.fused_kernels import FusedMapKernel
+from ...runtime.blocked_products import PRODUCT, BlockedProductKernel
 from ...runtime.kernels import Kernel
+from ...runtime.map_kernels import MapKernel
 from ..arrays.numpy_arrays import strided
 from .workspace import Workspace
 
@@ -57,9 +57,8 @@ def bind_product(
         return _products(before, factors, [result[part] for part in parts], [])
     product = workspace.part("product", block * columns).reshape(block, columns)
     targets = [product[: part.stop - part.start] for part in parts]
-    name = f"x{len(kernel.after.fused.tensor_types) - 1}_values"
     after = [
-        _map_call(kernel.after, "after", bound, values, part, columns, {name: array}, bind)
+        _map_call(kernel.after, "after", bound, values, part, columns, {PRODUCT: array}, bind)
         for part, array in zip(parts, targets, strict=True)
     ]
     return _products(before, factors, targets, after)
@@ -111,7 +110,7 @@ def _sum_of_products(
 
 
 def _map_call(
-    kernel: FusedMapKernel,
+    kernel: MapKernel,
     prefix: str,
     bound: Mapping[str, Array],
     values: Mapping[str, Any],
@@ -132,21 +131,20 @@ def _map_call(
         own: the rows of what lies in the workspace, by the names of the kernel's bindings.
         bind: returns the call of a kernel.
     """
-    fused, first, size = kernel.fused, part.start * width, (part.stop - part.start) * width
+    places, first, size = kernel.places, part.start * width, (part.stop - part.start) * width
     members = {name: values[f"{prefix}_{name}"] for name, _ in kernel.parameters}
-    indices = math.prod(int(members[f"dim{axis}"]) for axis in range(1, fused.rank))  # below one of the first axis
+    indices = math.prod(int(members[f"dim{axis}"]) for axis in range(1, places.rank))  # below one of the first axis
     members["size"] = size
-    if fused.rank:
+    if places.rank:
         members["dim0"] = size // indices
     arrays = []
-    are_flat = (*fused.flat, *(True for _ in fused.outputs))
-    for binding, is_flat in zip(kernel.bindings, are_flat, strict=True):
+    for binding in kernel.bindings:
+        name = binding.name.removesuffix("_values")
         if binding.name in own:
             arrays.append(own[binding.name].reshape(-1).view(np.uint8))
-        elif is_flat:
+        elif name not in places.strided:
             arrays.append(bound[f"{prefix}_{binding.name}"][4 * first : 4 * (first + size)])
         else:
             arrays.append(bound[f"{prefix}_{binding.name}"])
-            name = binding.name.removesuffix("_values")
             members[f"{name}_start"] += first // indices * members[f"{name}_stride0"]
     return bind(kernel, arrays, kernel.pack(list(members.values())))

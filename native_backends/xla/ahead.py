@@ -11,7 +11,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...errors import DeviceNotAvailableError, UnsupportedError
-from ...runtime.kernels import Binding, ElementwiseKernel, Kernel
+from ...runtime.kernels import Binding, Kernel
+from ...runtime.map_kernels import MapKernel
 from ...runtime.rule_kernels import AdvanceKernel, RuleKernel, UpdateKernel
 from ...wgsl import rule_shell, slot_storage
 from ...wgsl.print_python import python_name
@@ -53,7 +54,7 @@ class CompiledStep(NamedTuple):
 
 def _sizes(kernel: Kernel, elements: int) -> list[int]:
     """Words of each binding of a kernel over one tensor."""
-    if isinstance(kernel, ElementwiseKernel):
+    if isinstance(kernel, MapKernel):
         return [elements for _ in kernel.bindings]
     if not isinstance(kernel, AdvanceKernel | UpdateKernel) or kernel.rule.stages:
         raise UnsupportedError(

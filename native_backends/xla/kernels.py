@@ -6,29 +6,23 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
-
 from ...runtime.factored import LineMeasureKernel, LineSettleKernel
 from ...runtime.form_kernels import FormKernel
-from ...runtime.fused_kernels import FusedKernel, FusedMapKernel
-from ...runtime.kernels import ElementwiseKernel, Kernel, SourceKernel
+from ...runtime.kernels import Kernel, SourceKernel
+from ...runtime.map_kernels import FusedKernel, MapKernel
 from ...runtime.option_kernels import OptionKernel
 from ...runtime.rows import RowsKernel
 from ...runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
 from ...runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
-from ...wgsl import shell
-from ..arrays.jax_arrays import as_type, functions_of, put, strided
 from . import (
     factored,
-    fused,
+    maps,
     measured,
     options,
     rows,
     rules,
 )
-from .bindings import DTYPES, Array
+from .bindings import Array
 from .forms import lower_form
 from .library import REPLACEMENTS, TRACED
 from .packed import packed
@@ -63,12 +57,10 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
     if isinstance(kernel, RuleKernel) and type(kernel) in _RULES:
         return written(kernel, arrays, _RULES[type(kernel)])
     match kernel:
-        case ElementwiseKernel():
-            return _elementwise(kernel, values, arrays)
-        case FusedMapKernel():
-            return fused.fused_map(kernel, values, arrays)
+        case MapKernel():
+            return maps.lower_map(kernel, values, arrays)
         case FusedKernel():
-            return fused.fused(kernel, values, arrays, partial(_source, kernel.base))
+            return maps.fused(kernel, values, arrays, partial(_source, kernel.base))
         case OptionKernel():
             return options.follow(kernel, values, arrays)
         case RowsKernel():
@@ -87,13 +79,10 @@ def _source(kernel: SourceKernel, values: Values, *arrays: Array) -> tuple[Array
 def traced_parameters(kernel: Kernel) -> dict[str, str]:
     """The parameters that decide no shape, which differ from call to call of one compiled function; and their types."""
     match kernel:
-        case ElementwiseKernel():
-            names = {name for name, _ in kernel.parameters if not _is_shape(name)}
-        case FusedMapKernel():
-            names = {name for name, _ in fused.own_parameters(kernel.fused) if not _is_shape(name)}
+        case MapKernel():
+            names = _traced_of_map(kernel)
         case FusedKernel():
-            names = {name for name, _ in fused.own_parameters(kernel.fused) if not _is_shape(name)}
-            names |= _traced(kernel.base)
+            names = _traced_of_map(kernel) | _traced(kernel.base)
         case OptionKernel():
             names = {name for name, _ in kernel.parameters}
         case SourceKernel():
@@ -108,34 +97,5 @@ def _traced(kernel: SourceKernel) -> set[str]:
     return set(kernel.form.numbers if isinstance(kernel, FormKernel) else TRACED.get(kernel.name, ()))
 
 
-def _is_shape(name: str) -> bool:
-    """Return whether a map function's launch parameter is the size, a dimension or a stride, by name."""
-    stem = name.rstrip("0123456789")
-    return name == "size" or stem == "dim" or stem.endswith("_stride")
-
-
-def _elementwise(kernel: ElementwiseKernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    declared = shell.function_of(kernel.map_module, kernel.name)
-    size = values["size"]
-    shape = tuple(values[f"dim{axis}"] for axis in range(kernel.rank)) or (size,)
-    old = arrays[-1]
-    kinds, remaining = iter(kernel.operands), iter(arrays)
-    operands: list[Any] = []
-    for parameter in declared.parameters:
-        dtype = DTYPES[str(parameter.type)]
-        kind = "index" if parameter.name == "index" else next(kinds)
-        if kind == "index":
-            operands.append(lax.iota(np.uint32, size).reshape(shape))
-        elif kind == "result":
-            operands.append(as_type(old[:size], dtype).reshape(shape))
-        elif kind == "scalar":
-            operands.append(jnp.asarray(values[parameter.name], dtype))
-        elif kernel.rank:
-            strides = [values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank)]
-            operands.append(strided(next(remaining), values[f"{parameter.name}_start"], shape, strides))
-        else:
-            operands.append(next(remaining)[:size])
-    result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
-    if result.dtype == np.bool_:
-        result = result.astype(np.uint32)
-    return (put(old, jnp.broadcast_to(result, shape)),)
+def _traced_of_map(kernel: MapKernel | FusedKernel) -> set[str]:
+    return {*kernel.form.numbers, *(f"{name}_start" for name in kernel.places.strided)}

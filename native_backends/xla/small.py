@@ -14,9 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...runtime.kernels import ElementwiseKernel, Kernel, SourceKernel
-from ...wgsl import shell
-from ..arrays.jax_arrays import as_type, functions_of
+from ...kernel import INDEX
+from ...lower.arrays import lowered
+from ...runtime.kernels import Kernel, SourceKernel
+from ...runtime.map_kernels import MapKernel
+from ...wgsl.jax_dialect import JAX
+from ..arrays.jax_arrays import as_type
 from .bindings import DTYPES, Array
 
 __all__ = ["reach_of", "small"]
@@ -62,8 +65,8 @@ def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
     """
     if size > _LARGEST:
         return None
-    if isinstance(kernel, ElementwiseKernel):
-        return 1
+    if isinstance(kernel, MapKernel):
+        return 1 if len(kernel.form.writes) == 1 else None
     if not isinstance(kernel, SourceKernel) or kernel.name not in _SMALL:
         return None
     count = _LENGTHS.get(kernel.name)
@@ -84,38 +87,32 @@ def small(kernel: Kernel, p: Values, arrays: Sequence[Array], firsts: Array, siz
         reach: its reach.
     """
     elements = _Elements(arrays, firsts, reach)
-    if isinstance(kernel, ElementwiseKernel):
+    if isinstance(kernel, MapKernel):
         values = _map_function(kernel, p, elements)
     else:
         values = _SMALL[kernel.name](p, elements)
     return jnp.where(elements.index < size, as_type(values, np.uint32), elements.old)
 
 
-def _map_function(kernel: ElementwiseKernel, p: Values, elements: _Elements) -> Array:
-    declared = shell.function_of(kernel.map_module, kernel.name)
+def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
+    form, places = kernel.form, kernel.places
     positions: list[Array] = []
     remaining = elements.index
-    for axis in reversed(range(kernel.rank)):
+    for axis in reversed(range(places.rank)):
         positions.insert(0, remaining % p[f"dim{axis}"] if axis else remaining)
         remaining = remaining // p[f"dim{axis}"]
-    kinds, numbers = iter(kernel.operands), iter(range(len(elements.arrays)))
-    operands: list[Any] = []
-    for parameter in declared.parameters:
-        dtype, name = DTYPES[str(parameter.type)], parameter.name
-        kind = "index" if name == "index" else next(kinds)
-        if kind == "index":
-            operands.append(elements.index)
-        elif kind == "result":
-            operands.append(as_type(elements.old, dtype))
-        elif kind == "scalar":
-            operands.append(p[name])
-        else:
-            index = p[f"{name}_start"] if kernel.rank else elements.index
-            for axis, position in enumerate(positions):
-                index = index + position * p[f"{name}_stride{axis}"]
-            operands.append(elements.read(next(numbers), index, dtype))
-    result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
-    return result.astype(np.uint32) if result.dtype == np.bool_ else result
+    bindings, operands = iter(range(len(elements.arrays))), list[Array]()
+    for read in form.reads:
+        if read.array:
+            operands.append(as_type(elements.old, DTYPES[read.type]))
+            continue
+        index = p[f"{read.name}_start"] if read.name in places.strided else elements.index
+        for axis, position in enumerate(positions if read.name in places.strided else ()):
+            index = index + position * p[f"{read.name}_stride{axis}"]
+        operands.append(elements.read(next(bindings), index, DTYPES[read.type]))
+    index = elements.index if INDEX in form.used else None
+    (result,) = lowered(form, JAX).call(index, *operands, *(p[name] for name in form.numbers))
+    return jnp.asarray(result, DTYPES[form.writes[0].type])
 
 
 def _matmul(p: Values, elements: _Elements) -> Array:

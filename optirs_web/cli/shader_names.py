@@ -12,7 +12,8 @@ from ..errors import ShaderError
 from ..kernel import Kernel as Form
 from ..ops.row_kernels import named_row_kernels
 from ..runtime.form_kernels import form_kernel
-from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.kernels import Kernel, cooperative
+from ..runtime.map_kernels import elementwise
 from ..runtime.option_kernels import OptionKernel
 from ..runtime.packed_kernels import packed
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
@@ -81,10 +82,16 @@ def map_files() -> list[str]:
 
 
 def map_functions(file: str) -> list[syntax.Function]:
-    """Return the functions of a file that take and return scalars; the others are helpers."""
+    """Return the functions of a file that take and return scalars, or a bool; the others are helpers."""
     module = package_loader()(("elementwise", file))
     functions = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Function)]
-    return [function for function in functions if all(p.type_name.name in _SCALARS for p in function.parameters)]
+    return [
+        function
+        for function in functions
+        if {*(parameter.type_name.name for parameter in function.parameters)} <= _SCALARS
+        and function.return_type_name is not None
+        and function.return_type_name.name in {*_SCALARS, "bool"}
+    ]
 
 
 def _classes() -> dict[str, Source | None]:

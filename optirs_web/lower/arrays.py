@@ -1,9 +1,9 @@
 """A kernel as a Python function of arrays, printed for NumPy or JAX below the functions of its file.
 
 Arrays have all axes of the index space, of length 1 where a value is the same along them, so that broadcasting does the
-rest. JAX is given the functions and their calls, which XLA fuses. For NumPy what is computed for elements is written
-out, operation by operation (`in_place`). What differs between arrays is called by the names of `Reductions`, with an
-underscore before them.
+rest; those of a map have one shape. JAX is given the functions and their calls, which XLA fuses. For NumPy what is
+computed for elements is written out, operation by operation (`in_place`). What differs between arrays is called by the
+names of `Reductions`, with an underscore before them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..kernel import BEGIN, COUNT, SIZE, Kernel, Kind, Part, Take, Value
+from ..kernel import BEGIN, COUNT, INDEX, SIZE, Kernel, Kind, Part, Take, Value
 from ..wgsl.print_python import compile_python, print_python, python_name
 from ..wgsl.python_dialects import NUMPY, Dialect
+from ..wgsl.syntax import Function
+from ..wgsl.types import F32
 from .in_place import Statements
 
 __all__ = ["Lowered", "Reductions", "array_source", "lowered", "table_shapes"]
@@ -54,9 +56,9 @@ class Lowered(NamedTuple):
     """The function of a kernel.
 
     Attributes:
-        call: takes the number of columns, the column at which each row begins, the arrays that are read, the numbers,
-            and for NumPy the arrays that are written for elements and as many others of that shape as `memory` says.
-            It returns what is written, in NumPy perhaps elsewhere.
+        call: takes the number of columns and the column at which each row begins, or of a map the indices of elements;
+            the arrays that are read, the numbers, and for NumPy the arrays that are written for elements and as many
+            others of that shape as `memory` says. It returns what is written, in NumPy perhaps elsewhere.
         memory: number of arrays.
     """
 
@@ -70,25 +72,33 @@ def table_shapes(space: tuple[int, ...]) -> dict[Kind, tuple[int, ...]]:
 
 
 @cache
-def lowered(kernel: Kernel, dialect: Dialect, reductions: Reductions) -> Lowered:
-    """Return the compiled function of `array_source`."""
+def lowered(kernel: Kernel, dialect: Dialect, reductions: Reductions | None = None) -> Lowered:
+    """Return the compiled function of `array_source`; a map needs no reductions."""
     functions = compile_python(array_source(kernel, dialect), f"{kernel.name} for {dialect.name}")
-    functions.update({f"_{field.name}": getattr(reductions, field.name) for field in fields(reductions)})
+    if reductions is not None:
+        functions.update({f"_{field.name}": getattr(reductions, field.name) for field in fields(reductions)})
     return Lowered(functions["_kernel"], functions.get("_MEMORY", 0))
 
 
 def array_source(kernel: Kernel, dialect: Dialect) -> str:
     """Return the text of a function `_kernel`; see `Lowered`."""
-    module = "np" if dialect is NUMPY else "jnp"
-    library = {name: f"{module}.{function}" for name, function in _LIBRARY.items()} | {"or_nan": ""}
-    functions = [value.name for value in kernel.values.values() if value.part]
-    text = print_python(kernel.map_module, replace(dialect, library=library), functions)
-    return _for_numpy(kernel, text) if dialect is NUMPY else f"{text}\n\n{_called(kernel)}"
+    if kernel.reduced:
+        module = "np" if dialect is NUMPY else "jnp"
+        library = {name: f"{module}.{function}" for name, function in _LIBRARY.items()} | {"or_nan": ""}
+        dialect = replace(dialect, library=library)
+    elif dialect is NUMPY:
+        dialect = replace(dialect, library={"is_nan": "np.isnan"})
+    functions = list(dict.fromkeys(part.function for _, part in kernel.computed))
+    text = print_python(kernel.map_module, dialect, functions)
+    return _for_numpy(kernel, text) if dialect.name == NUMPY.name else f"{text}\n\n{_called(kernel)}"
 
 
 def _called(kernel: Kernel) -> str:
     """Return the function that computes the values one after the other."""
-    lines = [f"v_{value.name} = {_combined(value, _call(value))}" for value in _computed(kernel)]
+    lines = []
+    for value in _computed(kernel):
+        call = _combined(value, _call(value))
+        lines.append(f"v_{value.name} = {f'jnp.uint32({call})' if _has_to_convert(kernel, value) else call}")
     return _function(kernel, lines, [f"v_{value.name}" for value in kernel.written.values()])
 
 
@@ -99,7 +109,13 @@ def _computed(kernel: Kernel) -> Iterator[Value]:
 def _call(value: Value) -> str:
     if isinstance(value.source, Take):
         return f"_taken({', '.join(f'v_{name}' for name in value.arguments)})"
-    return f"{python_name(value.name)}({', '.join(f'v_{name}' for name in value.arguments)})"
+    assert value.part is not None
+    return f"{python_name(value.part.function)}({', '.join(f'v_{name}' for name in value.arguments)})"
+
+
+def _has_to_convert(kernel: Kernel, value: Value) -> bool:
+    """Return whether a value is a bool that others need as a u32; an array that it is written to converts it."""
+    return value.part is not None and value.name in kernel.used and kernel.returns_bool(value.part)
 
 
 def _combined(value: Value, elements: str) -> str:
@@ -108,9 +124,12 @@ def _combined(value: Value, elements: str) -> str:
 
 def _function(kernel: Kernel, lines: list[str], results: Sequence[str], arrays: Sequence[str] = ()) -> str:
     names = [*(read.name for read in kernel.reads), *kernel.numbers]
-    parameters = ", ".join(("columns", f"v_{BEGIN}", *(f"v_{name}" for name in names), *arrays))
+    places = ("columns", f"v_{BEGIN}") if kernel.reduced else (f"v_{INDEX}",)
+    parameters = ", ".join((*places, *(f"v_{name}" for name in names), *arrays))
     types = {SIZE: "float32", COUNT: "uint32"}
-    size = [f"v_{name} = np.{type_}(columns)" for name, type_ in types.items() if name in kernel.used]
+    size = [
+        f"v_{name} = np.{type_}(columns)" for name, type_ in types.items() if kernel.reduced and name in kernel.used
+    ]
     body = "\n    ".join([*size, *lines, f"return ({', '.join(results)},)"])
     return f"def _kernel({parameters}):  # see optirs_web/lower/arrays.py\n    {body}\n"
 
@@ -123,21 +142,31 @@ def _for_numpy(kernel: Kernel, text: str) -> str:
     tree = ast.parse(text).body
     functions = {node.name: node for node in tree if isinstance(node, ast.FunctionDef)}
     integers = {f"v_{name}" for name in kernel.values if kernel.type_of(name) != "f32"}
-    statements = Statements(functions, {f"v_{name}": kernel.kind_of(name) for name in kernel.values}, integers)
+    floats = frozenset(
+        python_name(declared.name)
+        for declared in kernel.map_module.declarations
+        if isinstance(declared, Function) and declared.return_type == F32
+    )
+    statements = Statements(functions, floats, {f"v_{name}": kernel.kind_of(name) for name in kernel.values}, integers)
     names = {value.name: f"v_{value.name}" for value in kernel.values.values()}
     for value in _computed(kernel):
-        name, function, arguments = names[value.name], python_name(value.name), [names[n] for n in value.arguments]
-        if isinstance(value.source, Take):
+        name, arguments = names[value.name], [names[argument] for argument in value.arguments]
+        if value.part is None:
             statements.other(name, _call(value), arguments)
-        elif kernel.level_of_call(value):
+            continue
+        function = python_name(value.part.function)
+        if kernel.level_of_call(value):
             statements.other(name, _combined(value, f"{function}({', '.join(arguments)})"), arguments)
         elif not value.level:
             names[value.name] = statements.element(name, function, arguments)
+            if _has_to_convert(kernel, value):
+                names[value.name] = statements.converted(f"u_{value.name}", names[value.name])
         else:
             _reduce(statements, value, statements.element(f"e_{value.name}", function, arguments))
     results = {array: names[value.name] for array, value in kernel.written.items()}
-    arrays = {f"a_{array}": names[value.name] for array, value in kernel.written.items() if not value.level}
-    lines, count = statements.text(arrays)
+    is_map = not kernel.reduced
+    arrays = {f"a_{array}": names[value.name] for array, value in kernel.written.items() if is_map or not value.level}
+    lines, count = statements.text(arrays, {f"a_{read.array}": f"v_{read.name}" for read in kernel.reads if read.array})
     memory = [f"m{number}" for number in range(count)]
     kernel_text = _function(kernel, lines, [*results.values()], [*arrays, *memory])
     unused = set(functions) - _called_by(kernel_text, functions)

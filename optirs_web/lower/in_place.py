@@ -45,11 +45,13 @@ class Statements:
 
     Attributes:
         functions: those that are printed.
+        floats: the names of those that return float32.
         kinds: of each name.
         others: names whose values may not be float32.
     """
 
     functions: Mapping[str, ast.FunctionDef]
+    floats: frozenset[str]
     kinds: dict[str, Kind]
     others: set[str] = field(default_factory=set)
     _statements: list[_Statement] = field(default_factory=list)
@@ -74,6 +76,11 @@ class Statements:
     def other(self, name: str, call: str, operands: Iterable[str]) -> None:
         """Add a call whose value, not of elements, is in new memory."""
         self._statements.append(_Statement(name, call, tuple(operands)))
+
+    def converted(self, name: str, elements: str) -> str:
+        """Add the conversion of bools to u32; return the name."""
+        self.others.add(name)
+        return self._add(_Statement(name, f"np.uint32({elements})", (elements,)), self.kinds[elements])
 
     def product_of(self, name: str) -> tuple[str, str] | None:
         """Take back the last statement if it multiplies elements to give this value; return what it multiplies."""
@@ -104,6 +111,8 @@ class Statements:
             operands = [self._flat(argument, names) for argument in arguments]
             if all(map(self._is_float, operands)):
                 return self._called(function, operands, name)
+            node = _with_operands(node, operands)
+            names = {operand: operand for operand in operands}
         return self._whole(node, names, name)
 
     def _is_float(self, name: str) -> bool:
@@ -131,7 +140,8 @@ class Statements:
         text = ast.unparse(_Renamed(renamed).visit(ast.parse(ast.unparse(node), mode="eval")))
         operands = tuple(operand for operand in renamed.values() if operand in self.kinds)
         name = name or self._fresh()
-        self.others.add(name)
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func) in self.floats):
+            self.others.add(name)
         return self._add(_Statement(name, text, operands, may_alias=True), "element")
 
     def _spread(self, name: str) -> str:
@@ -146,17 +156,18 @@ class Statements:
     def _fresh(self) -> str:
         return f"t{sum(statement.name.startswith('t') for statement in self._statements)}"
 
-    def text(self, results: Mapping[str, str]) -> tuple[list[str], int]:
+    def text(self, results: Mapping[str, str], held: Mapping[str, str] | None = None) -> tuple[list[str], int]:
         """Return the statements as text, and how many arrays m0, m1, … they need.
 
         Args:
             results: by array the name of the value that it should get. Where that cannot be, the value is elsewhere.
+            held: by array the name of the value that it has at first.
         """
         last = {
             name: at for at, statement in enumerate(self._statements) for name in (statement.name, *statement.operands)
         }
         last |= dict.fromkeys(results.values(), len(self._statements))
-        memory = _Memory([*results])
+        memory = _Memory({array: {(held or {})[array]} if array in (held or {}) else set() for array in results})
         wanted = {name: array for array, name in results.items()}
         lines = []
         for at, statement in enumerate(self._statements):
@@ -170,6 +181,15 @@ class Statements:
             memory.leave(dying)
             lines.append(f"{statement.name} = {call}")
         return lines, memory.count
+
+
+def _with_operands(node: ast.expr, operands: Sequence[str]) -> ast.expr:
+    """Return an operation with the names of its operands in place of these."""
+    named: list[ast.expr] = [ast.Name(operand) for operand in operands]
+    if isinstance(node, ast.BinOp):
+        return ast.BinOp(named[0], node.op, named[1])
+    assert isinstance(node, ast.Call)
+    return ast.Call(node.func, named, [])
 
 
 class _Renamed(ast.NodeTransformer):
@@ -187,8 +207,8 @@ class _Memory:
         count: of those that are not arrays for results.
     """
 
-    def __init__(self, arrays: Sequence[str]) -> None:
-        self._users: dict[str, set[str]] = {array: set() for array in arrays}
+    def __init__(self, users: dict[str, set[str]]) -> None:
+        self._users = users
         self.count = 0
 
     def take(self, name: str, over: set[str], wanted: str) -> str:

@@ -115,7 +115,7 @@ def need_row_kernel(kernel: Kernel, layout: Layout) -> None:
             writes what is not of elements or rows; or more than what is found in a segment.
         ValueError: a number has the name of a parameter that there is without it.
     """
-    reductions = {value.part.over for value in kernel.values.values() if value.part and value.part.over}
+    reductions = {part.over for _, part in kernel.computed if part.over}
     written = {value.level for value in kernel.written.values()}
     is_of_rows = kernel.rank == 2 and reductions == {(-1,)} and "number" not in kernel.kinds[: len(kernel.reads)]
     if not is_of_rows or not written <= {frozenset(), frozenset({-1})}:

@@ -11,7 +11,7 @@ from ..errors import DeviceLostError, ShapeError, UnsupportedError
 from ..runtime.determinism import are_deterministic_algorithms_enabled
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
-from ..runtime.kernels import ElementwiseKernel, elementwise
+from ..runtime.map_kernels import elementwise, operands_of, uses_index
 from ..runtime.program import recorded_here
 from ..tensors import Tensor, empty
 from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
@@ -152,12 +152,12 @@ def launch_map(
     )
     kinds = tuple("tensor" if isinstance(operand, Tensor) else "scalar" for operand in operands)
     kernel = elementwise(file, function, kinds, 0 if is_flat else len(sizes))
-    for operand, type_ in zip(operands, kernel.operand_types, strict=True):
+    for operand, (_, type_) in zip(operands, operands_of(file, function), strict=True):
         if isinstance(operand, Tensor) and operand.dtype.wgsl != type_:
             raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {operand!r}")
     storages = [tensor.strided for tensor in tensors]
     views = [*((tensor.view for tensor in tensors) if is_flat else (storage.view for storage in storages)), result.view]
-    if size and not fits(*views) and _mapped_in_parts(kernel, operands, sizes, steps, result):
+    if size and not fits(*views) and _mapped_in_parts(file, function, operands, sizes, steps, result):
         return result
     layout = (
         []
@@ -171,7 +171,7 @@ def launch_map(
 
 
 def _mapped_in_parts(
-    kernel: ElementwiseKernel, operands: Sequence[Operand], shape: Shape, strides: Sequence[Shape], result: Tensor
+    file: str, function: str, operands: Sequence[Operand], shape: Shape, strides: Sequence[Shape], result: Tensor
 ) -> bool:
     """Enqueue a map function over parts that fit bindings; return False where that is not possible.
 
@@ -186,8 +186,9 @@ def _mapped_in_parts(
     ]
     whole = Tensor(result.view, shape, result.dtype)
     cutting = cut([*(x for x in strided if isinstance(x, Tensor)), whole])
-    offset = kernel.operand_names.index("first") if "first" in kernel.operand_names else None
-    if cutting is not None and kernel.uses_index:
+    names = [name for name, _ in operands_of(file, function)]
+    offset = names.index("first") if "first" in names else None
+    if cutting is not None and uses_index(file, function):
         if offset is None:
             return False
         if cutting[0] != 0:  # parts of the result have to be contiguous
@@ -197,7 +198,7 @@ def _mapped_in_parts(
     def run(operands: Sequence[Operand], target: Tensor) -> None:
         parts = [narrowed(x) if isinstance(x, Tensor) else x for x in operands]
         part_strides = [x.strided.strides for x in parts if isinstance(x, Tensor)]
-        launch_map(kernel.file, kernel.name, parts, part_strides, target.shape, target)
+        launch_map(file, function, parts, part_strides, target.shape, target)
 
     if cutting is None:
         run(strided, whole)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..autograd import no_grad
+from ..kernel import load_map_module
 from ..ops.arithmetic import multiply
 from ..ops.creation import full
 from ..ops.linear import matmul
@@ -17,8 +18,8 @@ from ..ops.unary import exp
 from ..profiling.costs import costs_of, operations_of_function
 from ..runtime.buffer import View
 from ..runtime.device import Device
-from ..runtime.kernels import ElementwiseKernel, load_map_module
 from ..runtime.launches import Launch, Recorded
+from ..runtime.map_kernels import MapKernel
 from ..runtime.measure import Plan, timed
 from ..runtime.timing import Work
 from ..tensors import Tensor
@@ -93,7 +94,7 @@ def _seconds(launch: Recorded, rates: Rates) -> float:
         Work(launch.kernel, tuple(view.nbytes for view in launch.views), launch.kernel.pack(launch.parameters))
     )
     operations = costs.operations or 0
-    if isinstance(launch.kernel, ElementwiseKernel):
+    if isinstance(launch.kernel, MapKernel):
         elements = max(1, costs.bytes_written / 4)
         light, heavy = at(rates.light, elements), at(rates.heavy, elements)
         return max(light, light + (heavy - light) * (operations / elements - 1) / (_operations_of_heavy() - 1))

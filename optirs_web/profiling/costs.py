@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ..kernel import Kernel as Form
 from ..runtime.blocked_products import BlockedProductKernel
 from ..runtime.form_kernels import FormKernel
-from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
-from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, GeneratedKernel, Kernel
+from ..runtime.kernels import CooperativeKernel, GeneratedKernel, Kernel
+from ..runtime.map_kernels import FusedKernel, MapKernel
 from ..runtime.packed_kernels import PackedKernel
 from ..runtime.timing import Work
 from ..wgsl import syntax
@@ -147,28 +147,25 @@ they write."""
 
 def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], written: int) -> int | None:
     match kernel:
-        case ElementwiseKernel():
-            return int(values["size"]) * _per_element(kernel, (kernel.name,))
-        case FusedMapKernel(fused=fused):
-            return int(values["size"]) * _per_element(kernel, tuple(step.function for step in fused.steps))
+        case MapKernel(form=form):
+            return int(values["size"]) * _per_element_of_form(form)
         case GeneratedKernel() if "blocks" in sizes:  # of an arena; each has 8 bytes in the table
             return sizes["blocks"] // 8 * BLOCK * _per_element(kernel, (getattr(kernel, "part", ""),))
         case FormKernel(form=form):
             return kernel.elements(values) * _per_element_of_form(form)
         case CooperativeKernel(name=name) if name in _COUNTS:
             return _COUNTS[name](values, sizes, written)
-        case FusedKernel(base=base, hook=hook, fused=fused):
+        case FusedKernel(base=base, hook=hook, form=form):
             operations = _operations(base, values, sizes, written)
             if operations is None:
                 return None
             elements = written // 4 if hook.function == "stored" else base.elements(values)
-            return operations + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
+            return operations + elements * _per_element_of_form(form)
         case BlockedProductKernel(base=base, before=before, after=after, layout=layout):
             operations = _COUNTS[base.name](values, sizes, written)
             for functions, elements in ((before, layout.rows * layout.width), (after, written // 4)):
                 if functions is not None:
-                    names = tuple(step.function for step in functions.fused.steps)
-                    operations += elements * _per_element(functions, names)
+                    operations += elements * _per_element_of_form(functions.form)
             return operations
     return None
 
@@ -176,15 +173,14 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
 @cache
 def _per_element_of_form(form: Form) -> int:
     """Return the operations for an element: of functions that are called for each, and one for each reduction."""
-    parts = [(value.name, value.part) for value in form.values.values() if value.part]
-    called = [name for name, _ in parts if not form.level_of_call(form.values[name])]
-    return sum(bool(part.over) for _, part in parts) + sum(
-        operations_of_function(form.map_module, name) for name in called
+    called = [part.function for value, part in form.computed if not form.level_of_call(value)]
+    return sum(bool(part.over) for _, part in form.computed) + sum(
+        operations_of_function(form.map_module, function) for function in called
     )
 
 
 @cache
-def _per_element(kernel: GeneratedKernel | FusedKernel, functions: Sequence[str]) -> int:
+def _per_element(kernel: GeneratedKernel, functions: Sequence[str]) -> int:
     declared = {
         declaration.name for declaration in kernel.map_module.declarations if isinstance(declaration, syntax.Function)
     }

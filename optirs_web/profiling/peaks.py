@@ -10,7 +10,8 @@ from ..runtime.backend import AdapterInfo, Command
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device
 from ..runtime.driving import drive, drive_async
-from ..runtime.kernels import ElementwiseKernel, Kernel, elementwise
+from ..runtime.kernels import Kernel
+from ..runtime.map_kernels import MapKernel, elementwise
 from ..runtime.products import product_launches
 from ..runtime.timing import Timed
 
@@ -111,7 +112,7 @@ class _Load:
 
 def _groups(nbytes: int) -> tuple[int, int, int]:
     """Return the grid of an elementwise kernel over this number of bytes."""
-    return (-(-nbytes // (4 * ElementwiseKernel.elements_per_workgroup)), 1, 1)
+    return (-(-nbytes // (4 * MapKernel.elements_per_workgroup)), 1, 1)
 
 
 def _runs(load: _Load) -> Generator[Any, list[Timed], list[list[float]]]:

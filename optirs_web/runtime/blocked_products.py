@@ -11,14 +11,14 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from ..errors import UnsupportedError
+from ..lower.maps import VALUE
 from ..wgsl import syntax
-from ..wgsl.fused_shell import Fused, value_as_tensor
-from .fused_kernels import FusedMapKernel, fused_map_kernel
 from .kernels import Binding, CooperativeKernel, Kernel
 from .launches import Launch
-from .mapped import Mapped, fused_of
+from .map_kernels import MapKernel, map_kernel
+from .mapped import Mapped, form_of
 
-__all__ = ["BlockedProductKernel", "Layout", "blocked_product", "can_follow", "layout_of"]
+__all__ = ["PRODUCT", "BlockedProductKernel", "Layout", "blocked_product", "can_follow", "layout_of"]
 
 _LEAST, _BLOCK = 1 << 15, 1 << 16
 """The fewest elements of an operand that is computed by blocks, and the most of a block, to stay in a cache."""
@@ -28,6 +28,10 @@ _SMALL, _LEAST_ROWS, _LEAST_ROWS_OF_LARGE = 1 << 16, 128, 1024
 
 _LEAST_BLOCKS, _MOST_BLOCKS = 4, 64
 """With fewer the blocks would take about the memory that the operand does; more take longer to bind."""
+
+
+PRODUCT = f"{VALUE}_values"
+"""The binding of what follows a product that is the product."""
 
 
 class Layout(NamedTuple):
@@ -59,7 +63,7 @@ def layout_of(launch: Launch, operand: str, before: Mapped) -> Layout | None:
     across, stride = (rows, "row_stride") if operand == "a" else (columns, "column_stride")
     strides = values[f"{operand}_{stride}"], values[f"{operand}_inner_stride"]
     is_whole = before.size == across * inner and values[f"{operand}_start"] == 0
-    if before.size < _LEAST or launch.views[-1].nbytes != 4 * rows * columns or not is_whole or _uses_index(before):
+    if before.size < _LEAST or launch.views[-1].nbytes != 4 * rows * columns or not is_whole or before.uses_index:
         return None
     if strides == (1, across):
         count, width, adds, again = inner, across, True, rows * columns
@@ -77,19 +81,14 @@ def layout_of(launch: Launch, operand: str, before: Mapped) -> Layout | None:
 
 def _row_of(expression: Mapped) -> int:
     """Return the elements for an index of the first axis of the kernel that is generated for an expression."""
-    fused, parameters = fused_of(expression)
-    return math.prod(map(int, parameters[1 : fused.rank]))
+    _, places, parameters = form_of(expression)
+    return math.prod(map(int, parameters[1 : places.rank]))
 
 
 def can_follow(layout: Layout, after: Mapped) -> bool:
-    """Return whether map functions can compute their part of a product for each block."""
+    """Return whether map functions can compute their part of a product for each block, which knows no index."""
     columns = after.size // layout.rows
-    return not layout.adds and not _uses_index(after) and layout.block * columns % _row_of(after) == 0
-
-
-def _uses_index(expression: Mapped) -> bool:
-    """Return whether functions are given the index of an element, which a block does not know."""
-    return any(kind == "index" for step in expression.steps for kind, _ in step.arguments)
+    return not layout.adds and not after.uses_index and layout.block * columns % _row_of(after) == 0
 
 
 class BlockedProductKernel(Kernel):
@@ -99,7 +98,7 @@ class BlockedProductKernel(Kernel):
         base: the kernel `matmul`.
         operand: "a" or "b".
         before: what computes the operand.
-        after: what takes the product, as its last tensor; None if nothing does.
+        after: what takes the product, its `VALUE`; None if nothing does.
         layout: the blocks.
     """
 
@@ -107,8 +106,8 @@ class BlockedProductKernel(Kernel):
         self,
         base: CooperativeKernel,
         operand: str,
-        before: FusedMapKernel,
-        after: FusedMapKernel | None,
+        before: MapKernel,
+        after: MapKernel | None,
         layout: Layout,
     ) -> None:
         """Use `blocked_product`, which makes each kernel once."""
@@ -133,9 +132,8 @@ class BlockedProductKernel(Kernel):
         before = [_prefixed("before", binding) for binding in self.before.bindings[:-1]]
         if self.after is None:
             return (*before, *others, result)
-        count = len(self.after.fused.tensor_types)
-        after = [_prefixed("after", binding) for binding in self.after.bindings]
-        return (*before, *others, *after[: count - 1], *after[count:])
+        after = [_prefixed("after", binding) for binding in self.after.bindings if binding.name != PRODUCT]
+        return (*before, *others, *after)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -151,10 +149,9 @@ def _prefixed(prefix: str, binding: Binding) -> Binding:
 
 @cache
 def _kernel(
-    base: CooperativeKernel, operand: str, before: Fused, after: Fused | None, layout: Layout
+    base: CooperativeKernel, operand: str, before: MapKernel, after: MapKernel | None, layout: Layout
 ) -> BlockedProductKernel:
-    following = None if after is None else fused_map_kernel(after)
-    return BlockedProductKernel(base, operand, fused_map_kernel(before), following, layout)
+    return BlockedProductKernel(base, operand, before, after, layout)
 
 
 def blocked_product(launch: Launch, operand: str, before: Mapped, after: Mapped | None, layout: Layout) -> Launch:
@@ -164,18 +161,19 @@ def blocked_product(launch: Launch, operand: str, before: Mapped, after: Mapped 
         launch: of the kernel `matmul`.
         operand: "a" or "b".
         before: computes the operand.
-        after: what follows the product, which is its "value"; None for nothing.
+        after: what follows the product, which is its `VALUE`; None for nothing.
         layout: the blocks.
     """
     kernel, (*operands, result) = launch.kernel, launch.views
     assert isinstance(kernel, CooperativeKernel)
-    fused_before, parameters = fused_of(before)
+    form, places, parameters = form_of(before)
+    preceding = map_kernel(form, places)
     parameters = [*launch.parameters, before.size, *parameters]
     views = [*(tensor.view for tensor in before.tensors), operands[1 if operand == "a" else 0]]
     if after is None:
-        made = _kernel(kernel, operand, fused_before, None, layout)
+        made = _kernel(kernel, operand, preceding, None, layout)
         return Launch(made, (*views, result), launch.grid, tuple(parameters))
-    fused_after, following = fused_of(after)
-    made = _kernel(kernel, operand, fused_before, value_as_tensor(fused_after), layout)
+    form, places, following = form_of(after)
+    made = _kernel(kernel, operand, preceding, map_kernel(form, places), layout)
     views += [*(tensor.view for tensor in after.tensors), *(output.view for output in after.outputs)]
     return Launch(made, tuple(views), launch.grid, (*parameters, after.size, *following))

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .buffer import Buffer, View
-from .kernels import ElementwiseKernel, elementwise
 from .launches import Launch, Recorded
+from .map_kernels import elementwise
 from .mapped import Shape, StridedView, mapped, refined, row_major, spread
 from .uses import Uses
 
 __all__ = ["concatenated"]
 
 _AXES = 4  # of place.wgsl
+_SUM = elementwise("add", "add", ("tensor", "tensor"), 0)
 
 
 class _Placed(NamedTuple):
@@ -62,11 +63,7 @@ def concatenated(
 
 def _is_sum(command: Recorded) -> bool:
     """Return True for an elementwise addition of two contiguous tensors."""
-    return (
-        isinstance(command, Launch)
-        and isinstance(command.kernel, ElementwiseKernel)
-        and (command.kernel.name, command.kernel.rank, command.kernel.operands) == ("add", 0, ("tensor", "tensor"))
-    )
+    return isinstance(command, Launch) and command.kernel is _SUM
 
 
 def _leaves(

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..wgsl.fused_shell import Hook
+from ..lower.maps import VALUE, Hook
 from .backend import Capabilities
 from .blocked_products import Layout, can_follow, layout_of
 from .buffer import Buffer, View
-from .fused_kernels import HOOKS
 from .fusion_nodes import Node, Nodes, view_of
-from .kernels import ElementwiseKernel, SourceKernel
+from .kernels import SourceKernel
 from .launches import Copy, Launch, Recorded, overlaps
+from .map_kernels import HOOKS, MapKernel
 from .mapped import Mapped, Output, cost_of, inlined, with_value
 
 __all__ = ["fuse", "stays"]
@@ -298,15 +298,14 @@ def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_k
             return None
         after = with_value(consumer, number)
         if is_kept:
-            after = after._replace(outputs=(*after.outputs, Output(view, "f32", ("value", 0))))
+            after = after._replace(outputs=(*after.outputs, Output(view, "f32", VALUE)))
     return after if after.outputs[0].type == "f32" else None
 
 
 def _layout(launch: Launch, binding: str, expression: Mapped) -> Layout | None:
     """Return the blocks in which an operand of a product is computed; None where it is not."""
     result, other = expression.outputs[0], view_of(launch, "b" if binding == "a" else "a")
-    reads_old = any(kind == "old" for step in expression.steps for kind, _ in step.arguments)
-    if other.buffer is result.view.buffer or result.type != "f32" or reads_old:
+    if other.buffer is result.view.buffer or result.type != "f32" or expression.uses_old:
         return None
     return layout_of(launch, binding, expression)
 
@@ -314,7 +313,7 @@ def _layout(launch: Launch, binding: str, expression: Mapped) -> Layout | None:
 def stays(launch: Launch) -> bool:
     """Nothing is fused with the launch, whatever comes before it and after it (a large step may merge it)."""
     kernel = launch.kernel
-    if isinstance(kernel, ElementwiseKernel):
+    if isinstance(kernel, MapKernel):
         return False
     hooks = HOOKS.get(kernel.name, {}).values() if isinstance(kernel, SourceKernel) else ()
     smallest = _WORTH_COMPILING.get(kernel.name, 0)

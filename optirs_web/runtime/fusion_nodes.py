@@ -7,18 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..wgsl.fused_shell import Hook
+from ..lower.maps import Hook
 from .backend import Capabilities
 from .blocked_products import Layout, blocked_product
 from .buffer import Buffer, View
-from .fused_kernels import HOOKS, fused_kernel
 from .kernels import SourceKernel
 from .launches import Copy, Launch, Recorded, overlaps
-from .mapped import Mapped, Shape, fused_of, mapped, relaunched
+from .map_kernels import HOOKS, fused_kernel
+from .mapped import Mapped, Shape, form_of, mapped, relaunched
 
 __all__ = ["Node", "Nodes", "view_of"]
 
-_MOST_STEPS = 24
+_MOST_PARTS = 24
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +39,7 @@ class Node:
         if self.map is not None:
             self.writes = [output.view for output in self.map.outputs]
             self.reads = [tensor.view for tensor in self.map.tensors]
-            kinds = {kind for step in self.map.steps for kind, _ in step.arguments}
-            self.reads += self.writes if "old" in kinds else []
+            self.reads += self.writes if self.map.uses_old else []
             return
         self.reads, self.writes = self.recorded.reads, self.recorded.writes
         if self.before is not None:
@@ -51,8 +50,7 @@ class Node:
         if self.after is not None:
             self.reads = [*self.reads, *(tensor.view for tensor in self.after.tensors)]
             self.writes = [output.view for output in self.after.outputs]
-            kinds = {kind for step in self.after.steps for kind, _ in step.arguments}
-            self.reads += self.writes if "old" in kinds else []
+            self.reads += self.writes if self.after.uses_old else []
 
     @property
     def kernel_reads(self) -> list[View]:
@@ -103,8 +101,8 @@ class Node:
             assert self.before is not None
             hook, expression = HOOKS[kernel.name]["loaded"], self.before[1]
         views |= {f"x{number}_values": tensor.view for number, tensor in enumerate(expression.tensors)}
-        fused, parameters = fused_of(expression, _axes(launch, hook, expression))
-        joined = fused_kernel(kernel, hook, fused)
+        form, places, parameters = form_of(expression, _axes(launch, hook, expression))
+        joined = fused_kernel(kernel, hook, form, places)
         bound = tuple(views[binding.name] for binding in joined.bindings)
         return Launch(joined, bound, launch.grid, (*launch.parameters, *parameters))
 
@@ -222,9 +220,9 @@ class Nodes:
         """It can be launched: few enough buffers, none of which is read while it is written."""
         read = {tensor.view.buffer for tensor in expression.tensors}
         written = {output.view.buffer for output in expression.outputs}
-        functions: dict[str, str] = {}
-        for step in expression.steps:
-            if functions.setdefault(step.function, step.file) != step.file:
+        functions: dict[str, tuple[str, str] | None] = {}
+        for part in expression.parts:
+            if functions.setdefault(part.function, part.file) != part.file:
                 return False
         buffers = len(expression.tensors) + len(expression.outputs) + bound
-        return buffers <= self.most_buffers and not read & written and len(expression.steps) <= _MOST_STEPS
+        return buffers <= self.most_buffers and not read & written and len(expression.parts) <= _MOST_PARTS

@@ -16,20 +16,16 @@ from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 from ..errors import UnsupportedError
-from ..wgsl import check, link, package_loader, parse, print_wgsl, shell, syntax, types
+from ..wgsl import check, link, package_loader, parse, print_wgsl, syntax, types
 
 __all__ = [
     "Binding",
     "CooperativeKernel",
-    "ElementwiseKernel",
     "GeneratedKernel",
     "Kernel",
-    "LoopKernel",
     "SourceKernel",
     "bindings_of",
     "cooperative",
-    "elementwise",
-    "load_map_module",
 ]
 
 _CONVOLUTIONS = frozenset({"convolution", "convolution_band", "convolution_quads"})
@@ -174,15 +170,6 @@ def cooperative(name: str, **constants: bool | float) -> CooperativeKernel:
     return _cooperative(name, tuple(sorted(constants.items())))
 
 
-@cache
-def load_map_module(
-    folder: str, name: str, roots: tuple[str, ...], constants: tuple[tuple[str, Any], ...] = ()
-) -> syntax.Module:
-    """A map module of ``shaders/FOLDER/NAME.wgsl``, linked, with what `roots` reach. The tests lint all of them."""
-    load = package_loader()
-    return link(load((folder, name)), load, dict(constants), roots=list(roots))
-
-
 class GeneratedKernel(Kernel):
     """A map module in a shell. A device is given both as text; the whole module is made for those who ask."""
 
@@ -208,98 +195,6 @@ class GeneratedKernel(Kernel):
         return module
 
 
-class LoopKernel(GeneratedKernel):
-    """Map functions in a loop over elements.
-
-    Attributes:
-        loop: the invocations of a workgroup, and the elements of each.
-        elements_per_workgroup: those of the default loop.
-    """
-
-    loop = shell.LOOP
-    elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
-
-    @abstractmethod
-    def around_loop(self, adjacent: bool) -> str:
-        """Return the text around the functions; `adjacent` is that of `wgsl.shell.element_loop`."""
-
-    @cached_property
-    def around(self) -> str:
-        """The text around the functions with the loop of GPUs, in which adjacent invocations have adjacent elements."""
-        return self.around_loop(adjacent=False)
-
-    def wgsl_for(self, host: Literal["naga", "tint"], software: bool) -> str:
-        """Return the shader's text; on software adapters the elements of an invocation are adjacent."""
-        if not software:
-            return self.wgsl(host)
-        return f"{print_wgsl(self.map_module, host)}\n{self.around_loop(adjacent=True)}"
-
-
 def bindings_of(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
     """Bindings from name, access and type."""
     return tuple(Binding(name, type_, access == "read_write") for name, access, type_ in declared)
-
-
-class ElementwiseKernel(LoopKernel):
-    """A map function over arrays, with NumPy's broadcasting.
-
-    Attributes:
-        file: the function stands in ``shaders/elementwise/FILE.wgsl``.
-        function: its name. A parameter of the name ``index`` gets the element's index instead of an operand.
-        operands: for each other parameter "tensor", "scalar" (a parameter of the dispatch), or "result"
-            (the old value of the result: WebGPU binds no buffer for reading and writing at once).
-        rank: dimensions of the strided form; 0 means that all tensors have the result's shape.
-    """
-
-    def __init__(self, file: str, function: str, operands: tuple[str, ...], rank: int) -> None:
-        """Use `elementwise`, which makes each kernel once."""
-        self.name = function
-        self.file = file
-        self.operands = operands
-        self.rank = rank
-        self.overwrites = "result" not in operands
-
-    @cached_property
-    def map_module(self) -> syntax.Module:
-        """The function alone."""
-        return load_map_module("elementwise", self.file, (self.name,))
-
-    @cached_property
-    def _operands(self) -> list[syntax.Parameter]:
-        declared = shell.function_of(self.map_module, self.name).parameters
-        return [parameter for parameter in declared if parameter.name != "index"]
-
-    @cached_property
-    def operand_types(self) -> tuple[str, ...]:
-        """The WGSL type of each operand."""
-        return tuple(str(parameter.type) for parameter in self._operands)
-
-    @cached_property
-    def operand_names(self) -> tuple[str, ...]:
-        """The name of each operand."""
-        return tuple(parameter.name for parameter in self._operands)
-
-    @cached_property
-    def uses_index(self) -> bool:
-        """The function depends on the element's index; a parameter `first` is added to that where it has one."""
-        return any(parameter.name == "index" for parameter in shell.function_of(self.map_module, self.name).parameters)
-
-    @cached_property
-    def parameters(self) -> tuple[tuple[str, str], ...]:
-        """As the shell has them, known without making it: array targets need no shell."""
-        return shell.elementwise_parameters(self.map_module, self.name, self.operands, self.rank)
-
-    @cached_property
-    def bindings(self) -> tuple[Binding, ...]:
-        """As the shell has them, known without making it."""
-        return bindings_of(shell.elementwise_bindings(self.map_module, self.name, self.operands))
-
-    def around_loop(self, adjacent: bool) -> str:
-        """Return the text around the function; see `LoopKernel.around_loop`."""
-        return shell.elementwise(self.map_module, self.name, self.operands, self.rank, self.loop, adjacent)
-
-
-@cache
-def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) -> ElementwiseKernel:
-    """The kernel that applies this map function; see `ElementwiseKernel`."""
-    return ElementwiseKernel(file, function, operands, rank)

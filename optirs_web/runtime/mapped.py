@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ..wgsl import shell, types
-from ..wgsl.fused_shell import Argument, Fused, Step
+from ..kernel import INDEX, Kernel as Form, Part, Read, Type, Write, load_map_module
+from ..lower.maps import VALUE, Places
 from ..wgsl.tree import walk
 from .buffer import View
-from .fused_kernels import FusedMapKernel, fused_map_kernel
-from .kernels import ElementwiseKernel, load_map_module
 from .launches import Launch
+from .map_kernels import MapKernel, map_form, map_kernel
 
 __all__ = [
     "Mapped",
@@ -22,9 +21,10 @@ __all__ = [
     "Shape",
     "StridedView",
     "cost_of",
-    "fused_of",
+    "form_of",
     "inlined",
     "mapped",
+    "old",
     "refined",
     "relaunched",
     "row_major",
@@ -39,7 +39,7 @@ class StridedView(NamedTuple):
     """A tensor as map functions read it: memory, WGSL type, offset of the first element, and strides along the axes."""
 
     view: View
-    type: str
+    type: Type
     start: int
     strides: Shape
 
@@ -48,25 +48,28 @@ class Output(NamedTuple):
     """A result of an expression: the view that it is written to, the type of the elements, and the value."""
 
     view: View
-    type: str
-    value: Argument
+    type: Type
+    value: str
 
 
 class Mapped(NamedTuple):
     """Map functions over every index below `dims`.
 
+    Values are numbered: x0, x1, … are those of the tensors, s0, … the scalars, t0, … what the parts give, and old0, …
+    what the outputs had before. There are `INDEX` and, in a hook, `VALUE` besides.
+
     Attributes:
         dims: the sizes of the axes; results are contiguous.
-        steps: the functions, in order.
+        parts: the functions, in order, with their arguments.
         tensors: the strided views that they read.
         scalars: the types and values of their numbers.
         outputs: the results that they write.
     """
 
     dims: Shape
-    steps: tuple[Step, ...]
+    parts: tuple[Part, ...]
     tensors: tuple[StridedView, ...]
-    scalars: tuple[tuple[str, float], ...]
+    scalars: tuple[tuple[Type, float], ...]
     outputs: tuple[Output, ...]
 
     @property
@@ -77,9 +80,17 @@ class Mapped(NamedTuple):
     @property
     def is_constant(self) -> bool:
         """True if all elements are the same: there is only one, or nothing is read."""
-        if any(kind in ("index", "old") for step in self.steps for kind, _ in step.arguments):
-            return False
-        return self.size == 1 or not self.tensors
+        return (self.size == 1 or not self.tensors) and not self.uses_index and not self.uses_old
+
+    @property
+    def uses_index(self) -> bool:
+        """The functions depend on the index of an element."""
+        return any(INDEX in (part.arguments or ()) for part in self.parts)
+
+    @property
+    def uses_old(self) -> bool:
+        """The functions depend on what an output has before."""
+        return any(name.startswith(_OLD) for part in self.parts for name in part.arguments or ())
 
     def is_flat(self, number: int) -> bool:
         """The tensor's elements lie in the order of the results."""
@@ -92,75 +103,105 @@ class Mapped(NamedTuple):
         return self.is_flat(number) and 4 * self.size == self.tensors[number].view.nbytes
 
 
+_OLD = "old"
+
+
+def old(number: int) -> str:
+    """Return the name of the value that an output has before."""
+    return f"{_OLD}{number}"
+
+
+@lru_cache(1024)
 def row_major(dims: Shape) -> Shape:
     """The strides of elements that lie in order."""
     return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
 @cache
-def _signature(file: str, function: str) -> tuple[tuple[tuple[str, str], ...], str, bool, int]:
-    """Name and type of each parameter, the type of the result in memory, whether it is a bool, and the cost."""
-    module = load_map_module("elementwise", file, (function,))
-    declared = shell.function_of(module, function)
-    is_bool = declared.return_type == types.BOOL
-    cost = sum(type(node).__name__ in ("Binary", "Unary", "Call") for node in walk(module))
-    parameters = tuple((parameter.name, str(parameter.type)) for parameter in declared.parameters)
-    return parameters, "u32" if is_bool else str(declared.return_type), is_bool, cost
+def _cost(file: tuple[str, str], function: str) -> int:
+    module = load_map_module(*file, (function,))
+    return sum(type(node).__name__ in ("Binary", "Unary", "Call") for node in walk(module))
 
 
 def cost_of(expression: Mapped) -> int:
     """Operations for each element, about."""
-    return sum(_signature(step.file, step.function)[3] for step in expression.steps)
+    return sum(_cost(part.file, part.function) for part in expression.parts if part.file is not None)
+
+
+class _Numbered(NamedTuple):
+    """The parts of a form, and the types of its arrays and numbers, by number.
+
+    Attributes:
+        parts: with numbered arguments.
+        types: of tensors.
+        strided: for each tensor, whether it is.
+        scalars: types.
+        outputs: type and value of each.
+    """
+
+    parts: tuple[Part, ...]
+    types: tuple[Type, ...]
+    strided: tuple[bool, ...]
+    scalars: tuple[Type, ...]
+    outputs: tuple[tuple[Type, str], ...]
+
+
+@cache
+def _numbered(kernel: MapKernel) -> _Numbered:
+    form = kernel.form
+    tensors = [read for read in form.reads if not read.array]
+    arrays = [write.array for write in form.writes]
+    names = {read.name: f"x{number}" for number, read in enumerate(tensors)}
+    names |= {read.name: old(arrays.index(read.array)) for read in form.reads if read.array}
+    names |= {name: f"s{number}" for number, name in enumerate(form.numbers)} | {INDEX: INDEX}
+    names |= {value.name: f"t{number}" for number, (value, _) in enumerate(form.computed)}
+    parts = tuple(
+        Part(
+            part.function,
+            gives=names[value.name],
+            file=part.file or form.file,
+            arguments=tuple(names[name] for name in value.arguments),
+        )
+        for value, part in form.computed
+    )
+    return _Numbered(
+        parts,
+        tuple(read.type for read in tensors),
+        tuple(read.name in kernel.places.strided for read in tensors),
+        tuple(form.numbers.values()),
+        tuple((write.type, names[form.written[write.array].name]) for write in form.writes),
+    )
 
 
 def mapped(launch: Launch) -> Mapped | None:
-    """The launch as an expression, if it is one of a map function over as many elements as its result has."""
+    """The launch as an expression, if it is one of a map over as many elements as each of its results has."""
     kernel = launch.kernel
-    if isinstance(kernel, FusedMapKernel):
-        return _of_fused(kernel.fused, launch)
-    if not isinstance(kernel, ElementwiseKernel):
+    if not isinstance(kernel, MapKernel):
         return None
-    values = dict(zip((name for name, _ in kernel.parameters), launch.parameters, strict=True))
-    rank, size, result = kernel.rank, int(values["size"]), launch.views[-1]
-    if 4 * size != result.nbytes:
+    form, rank, parameters = _numbered(kernel), kernel.places.rank, launch.parameters
+    size = int(parameters[0])
+    outputs = launch.views[len(form.types) :]
+    if any(4 * size != view.nbytes for view in outputs):
         return None
-    dims = tuple(int(values[f"dim{axis}"]) for axis in range(rank)) if rank else (size,)
-    parameters, result_type, is_bool, _ = _signature(kernel.file, kernel.name)
-    views = iter(launch.views)
-    kinds = iter(kernel.operands)
+    dims = tuple(map(int, parameters[1 : 1 + rank])) if rank else (size,)
+    starts = 1 + rank
+    strides = starts + len(kernel.places.strided)
+    flat = row_major(dims)
     tensors: list[StridedView] = []
-    scalars: list[tuple[str, float]] = []
-    arguments: list[Argument] = []
-    for name, type_ in parameters:
-        kind = "index" if name == "index" else next(kinds)
-        if kind == "tensor":
-            start = int(values[f"{name}_start"]) if rank else 0
-            strides = tuple(int(values[f"{name}_stride{axis}"]) for axis in range(rank)) if rank else (1,)
-            arguments.append(("tensor", len(tensors)))
-            tensors.append(StridedView(next(views), type_, start, strides))
-        elif kind == "scalar":
-            arguments.append(("scalar", len(scalars)))
-            scalars.append((type_, values[name]))
+    for view, type_, is_strided in zip(launch.views, form.types, form.strided, strict=False):
+        if is_strided:
+            own = tuple(map(int, parameters[strides : strides + rank]))
+            tensors.append(StridedView(view, type_, int(parameters[starts]), own))
+            starts, strides = starts + 1, strides + rank
         else:
-            arguments.append(("old", 0) if kind == "result" else ("index", 0))
-    step = Step(kernel.file, kernel.name, tuple(arguments), is_bool)
-    return Mapped(dims, (step,), tuple(tensors), tuple(scalars), (Output(result, result_type, ("step", 0)),))
-
-
-def _of_fused(fused: Fused, launch: Launch) -> Mapped:
-    """Return the expression that `relaunched` made the launch of."""
-    values = dict(zip((name for name, _ in launch.kernel.parameters), launch.parameters, strict=True))
-    axes = range(fused.rank)
-    dims = tuple(int(values[f"dim{axis}"]) for axis in axes) or (int(values["size"]),)
-    views = iter(launch.views)
-    tensors: list[StridedView] = []
-    for number, (type_, is_flat) in enumerate(zip(fused.tensor_types, fused.flat, strict=True)):
-        start = 0 if is_flat else int(values[f"x{number}_start"])
-        strides = row_major(dims) if is_flat else tuple(int(values[f"x{number}_stride{axis}"]) for axis in axes)
-        tensors.append(StridedView(next(views), type_, start, strides))
-    scalars = tuple((type_, values[f"s{number}"]) for number, type_ in enumerate(fused.scalar_types))
-    outputs = zip(views, fused.output_types, fused.outputs, strict=True)
-    return Mapped(dims, fused.steps, tuple(tensors), scalars, tuple(Output(*output) for output in outputs))
+            tensors.append(StridedView(view, type_, 0, flat))
+    return Mapped(
+        dims,
+        form.parts,
+        tuple(tensors),
+        tuple(zip(form.scalars, parameters[strides:], strict=True)),
+        tuple(Output(view, *output) for view, output in zip(outputs, form.outputs, strict=True)),
+    )
 
 
 # Putting one expression into another.
@@ -211,54 +252,53 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
     if dims is None:
         return None
     tensors = list(_over(producer, dims))
-    replacements: list[Argument] = []
-    shift = len(producer.steps)
+    names: dict[str, str] = {}
     for index, tensor in enumerate(_over(consumer, dims)):
         if consumer.tensors[index] == consumer.tensors[number]:
-            replacements.append(producer.outputs[output].value)
-        elif tensor in tensors:
-            replacements.append(("tensor", tensors.index(tensor)))
-        else:
-            replacements.append(("tensor", len(tensors)))
+            names[f"x{index}"] = producer.outputs[output].value
+            continue
+        if tensor not in tensors:
             tensors.append(tensor)
-    scalars = [*producer.scalars]
-
-    def moved(argument: Argument) -> Argument:
-        kind, at = argument
-        if kind == "tensor":
-            return replacements[at]
-        if kind == "step":
-            return kind, at + shift
-        if kind == "scalar":
-            scalars.append(consumer.scalars[at])
-            return kind, len(scalars) - 1
-        return argument
-
-    steps = [*producer.steps]
-    steps += [step._replace(arguments=tuple(moved(argument) for argument in step.arguments)) for step in consumer.steps]
-    outputs = [output._replace(value=moved(output.value)) for output in consumer.outputs]
-    if keeps:
-        outputs += producer.outputs
-    return Mapped(dims, tuple(steps), tuple(tensors), tuple(scalars), tuple(outputs))
+        names[f"x{index}"] = f"x{tensors.index(tensor)}"
+    names |= {f"s{index}": f"s{len(producer.scalars) + index}" for index in range(len(consumer.scalars))}
+    names |= {f"t{index}": f"t{len(producer.parts) + index}" for index in range(len(consumer.parts))}
+    outputs = _renamed_outputs(consumer.outputs, names)
+    return Mapped(
+        dims,
+        (*producer.parts, *_renamed(consumer.parts, names)),
+        tuple(tensors),
+        (*producer.scalars, *consumer.scalars),
+        (*outputs, *producer.outputs) if keeps else outputs,
+    )
 
 
-def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) -> Mapped:
+def _renamed(parts: Iterable[Part], names: Mapping[str, str]) -> tuple[Part, ...]:
+    """Return the parts with other names for what they give and are given."""
+    return tuple(
+        Part(
+            part.function,
+            gives=names.get(part.gives, part.gives),
+            file=part.file,
+            arguments=tuple(names.get(name, name) for name in part.arguments or ()),
+        )
+        for part in parts
+    )
+
+
+def _renamed_outputs(outputs: Iterable[Output], names: Mapping[str, str]) -> tuple[Output, ...]:
+    return tuple(output._replace(value=names.get(output.value, output.value)) for output in outputs)
+
+
+def with_value(consumer: Mapped, number: int, value: str = VALUE) -> Mapped:
     """Return `consumer` with the result of a kernel with hooks, or another value, in place of tensor `number`."""
     replaced = consumer.tensors[number]
     kept = [tensor for tensor in dict.fromkeys(consumer.tensors) if tensor != replaced]
-
-    def moved(argument: Argument) -> Argument:
-        kind, at = argument
-        if kind != "tensor":
-            return argument
-        tensor = consumer.tensors[at]
-        return value if tensor == replaced else (kind, kept.index(tensor))
-
-    steps = tuple(
-        step._replace(arguments=tuple(moved(argument) for argument in step.arguments)) for step in consumer.steps
-    )
-    outputs = tuple(output._replace(value=moved(output.value)) for output in consumer.outputs)
-    return consumer._replace(steps=steps, tensors=tuple(kept), outputs=outputs)
+    names = {
+        f"x{index}": value if tensor == replaced else f"x{kept.index(tensor)}"
+        for index, tensor in enumerate(consumer.tensors)
+    }
+    parts, outputs = _renamed(consumer.parts, names), _renamed_outputs(consumer.outputs, names)
+    return consumer._replace(parts=parts, tensors=tuple(kept), outputs=outputs)
 
 
 # Back to launches.
@@ -289,8 +329,8 @@ def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
     return tuple(len(axes) - 1 - after.index(rest) for rest in rests) if {*rests} <= {*after} else ()
 
 
-def fused_of(expression: Mapped, axes: Shape = ()) -> tuple[Fused, list[int | float]]:
-    """Return the source of a generated kernel, and the parameters of a launch of it except the size.
+def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[int | float]]:
+    """Return the form of an expression, where that reads, and the parameters of a launch of it except the size.
 
     These are, in order, the dims, then starts and strides of tensors that are not flat, and the scalars.
 
@@ -299,33 +339,51 @@ def fused_of(expression: Mapped, axes: Shape = ()) -> tuple[Fused, list[int | fl
         axes: products, rows and columns of the kernel in whose hook it stands, if that is told places along them.
     """
     expression = _collapsed(expression)
-    flat = tuple(expression.is_flat(number) for number in range(len(expression.tensors)))
-    strided = [tensor for tensor, is_flat in zip(expression.tensors, flat, strict=True) if not is_flat]
+    strided = [number for number in range(len(expression.tensors)) if not expression.is_flat(number)]
     dims = expression.dims if strided else ()
     ends = _ends(dims, axes) if axes and dims else ()
     of_rows = next((number for number, end in enumerate(ends) if end >= len(axes) - 2), 0)
-    fused = Fused(
-        steps=expression.steps,
-        tensor_types=tuple(tensor.type for tensor in expression.tensors),
-        flat=flat,
-        scalar_types=tuple(type_ for type_, _ in expression.scalars),
-        outputs=tuple(output.value for output in expression.outputs),
-        output_types=tuple(output.type for output in expression.outputs),
-        rank=len(dims),
-        ends=ends,
-        of_column=tuple(
-            number
-            for number, (tensor, is_flat) in enumerate(zip(expression.tensors, flat, strict=True))
-            if ends and not is_flat and tensor.strides[of_rows] == 0
-        ),
+    tensors = [expression.tensors[number] for number in strided]
+    places = Places(
+        len(dims),
+        tuple(f"x{number}" for number in strided),
+        ends,
+        tuple(f"x{n}" for n, tensor in zip(strided, tensors, strict=True) if ends and tensor.strides[of_rows] == 0),
     )
-    strides = [stride for tensor in strided for stride in tensor.strides]
-    return fused, [*dims, *(tensor.start for tensor in strided), *strides, *(value for _, value in expression.scalars)]
+    form = _form(
+        expression.parts,
+        tuple(tensor.type for tensor in expression.tensors),
+        tuple(type_ for type_, _ in expression.scalars),
+        tuple((output.type, output.value) for output in expression.outputs),
+    )
+    strides = [stride for tensor in tensors for stride in tensor.strides]
+    numbers = [value for _, value in expression.scalars]
+    return form, places, [*dims, *(tensor.start for tensor in tensors), *strides, *numbers]
+
+
+@cache
+def _form(
+    parts: tuple[Part, ...],
+    types: tuple[Type, ...],
+    scalars: tuple[Type, ...],
+    outputs: tuple[tuple[Type, str], ...],
+) -> Form:
+    used = {name for part in parts for name in part.arguments or ()} | {value for _, value in outputs}
+    reads = [Read(f"x{number}", type=type_) for number, type_ in enumerate(types)]
+    if VALUE in used:
+        reads.append(Read(VALUE))
+    reads += [
+        Read(old(number), type=type_, array=f"y{number}")
+        for number, (type_, _) in enumerate(outputs)
+        if old(number) in used
+    ]
+    writes = tuple(Write(value, f"y{number}", type_) for number, (type_, value) in enumerate(outputs))
+    return map_form(parts, tuple(reads), tuple((f"s{n}", type_) for n, type_ in enumerate(scalars)), writes)
 
 
 def relaunched(expression: Mapped, grid: Sequence[int]) -> Launch:
     """Return a launch of a kernel that computes the whole expression."""
-    fused, parameters = fused_of(expression)
+    form, places, parameters = form_of(expression)
     views = [*(tensor.view for tensor in expression.tensors), *(output.view for output in expression.outputs)]
-    kernel: FusedMapKernel = fused_map_kernel(fused)
+    kernel = map_kernel(form, places)
     return Launch(kernel, tuple(views), (grid[0], grid[1], grid[2]), (expression.size, *parameters))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..wgsl import numba_shell, shell, types
-from ..wgsl.fused_shell import Argument, Fused, Step, value_as_tensor
+from ..lower.loops import map_loops
+from ..wgsl import numba_shell, shell
 from ..wgsl.numba_shell import Loops
-from .fused_kernels import FusedKernel, FusedMapKernel
-from .kernels import ElementwiseKernel, Kernel
+from .kernels import Kernel
+from .map_kernels import FusedKernel, MapKernel
 from .rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from .transform_kernels import TransformMeasureKernel, TransformSettleKernel
 
-__all__ = ["fused_of", "numba_loops"]
+__all__ = ["numba_loops"]
 
 _ELEMENTWISE_PARAMETERS = {"param", "grad", "state", "h", "s"}
 """What the loops give to functions of each element."""
@@ -22,8 +22,8 @@ _ELEMENTWISE_PARAMETERS = {"param", "grad", "state", "h", "s"}
 def numba_loops(kernel: Kernel) -> Loops | None:
     """The kernel's loops, of a hooked kernel those of the functions; None for one that has no form for Numba."""
     match kernel:
-        case ElementwiseKernel() | FusedMapKernel() | FusedKernel():
-            return numba_shell.walk(kernel.map_module, fused_of(kernel))
+        case MapKernel() | FusedKernel():
+            return map_loops(kernel.form, kernel.places.strided, kernel.places.rank)
         case UpdateKernel() if _is_plain(kernel):
             return numba_shell.update(
                 kernel.map_module, kernel.part, kernel.slots, kernel.changed_slots, kernel.negates, kernel.param_kind
@@ -57,32 +57,3 @@ def _is_plain(kernel: RuleKernel) -> bool:
     return names <= _ELEMENTWISE_PARAMETERS and (
         not is_transformed or numba_shell.sees_elements_alone(module, "transform_gradient")
     )
-
-
-@cache
-def fused_of(kernel: ElementwiseKernel | FusedMapKernel | FusedKernel) -> Fused:
-    """The map functions; of an elementwise kernel its one. What a hooked kernel computes is its last tensor."""
-    if isinstance(kernel, FusedMapKernel):
-        return kernel.fused
-    if isinstance(kernel, FusedKernel):
-        return value_as_tensor(kernel.fused) if kernel.hook.function == "stored" else kernel.fused
-    declared = shell.function_of(kernel.map_module, kernel.name)
-    is_bool = declared.return_type == types.BOOL
-    kinds = iter(kernel.operands)
-    tensors: list[str] = []
-    scalars: list[str] = []
-    arguments: list[Argument] = []
-    for parameter in declared.parameters:
-        kind = "index" if parameter.name == "index" else next(kinds)
-        if kind == "tensor":
-            arguments.append(("tensor", len(tensors)))
-            tensors.append(str(parameter.type))
-        elif kind == "scalar":
-            arguments.append(("scalar", len(scalars)))
-            scalars.append(str(parameter.type))
-        else:
-            arguments.append(("index", 0) if kind == "index" else ("old", 0))
-    step = Step(kernel.file, kernel.name, tuple(arguments), is_bool)
-    result = "u32" if is_bool else str(declared.return_type)
-    flat = (kernel.rank == 0,) * len(tensors)
-    return Fused((step,), tuple(tensors), flat, tuple(scalars), (("step", 0),), (result,), kernel.rank)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ..wgsl.fused_shell import Argument, Step
-from ..wgsl.shell import ELEMENTWISE_PER_WORKGROUP
+from ..kernel import Part
+from ..lower.maps import ELEMENTS_PER_WORKGROUP
 from .backend import Capabilities
 from .buffer import Buffer, View
 from .fusion_nodes import Node, Nodes
 from .launches import Launch, Recorded, overlaps
-from .mapped import Mapped, Output, StridedView, cost_of, mapped, relaunched, with_value
+from .mapped import Mapped, Output, StridedView, cost_of, mapped, old, relaunched, with_value
 from .uses import Uses, renamed
 
 __all__ = ["recomputed", "written_over"]
@@ -139,23 +139,21 @@ def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
     strides = {"x": (columns, 1), "mean": (1, 0), "scale": (1, 0), "weight": (0, 1), "bias": (0, 1)}
     present = [name for name in strides if f"{name}_values" in views]
     tensors = [StridedView(views[f"{name}_values"], "f32", 0, strides[name]) for name in present]
-    steps: list[Step] = []
+    names = {name: f"x{number}" for number, name in enumerate(present)}
+    parts: list[Part] = []
 
-    def step(function: str, *arguments: Argument) -> Argument:
-        steps.append(Step(function, function, arguments, False))
-        return "step", len(steps) - 1
+    def computed(function: str, *arguments: str) -> str:
+        parts.append(Part(function, gives=f"t{len(parts)}", file=("elementwise", function), arguments=arguments))
+        return parts[-1].gives
 
-    def tensor(name: str) -> Argument:
-        return "tensor", present.index(name)
-
-    centred = step("subtract", tensor("x"), tensor("mean"))
-    factor = step("multiply", tensor("scale"), tensor("weight")) if "weight" in present else tensor("scale")
-    result = step("multiply", centred, factor)
+    centred = computed("subtract", names["x"], names["mean"])
+    factor = computed("multiply", names["scale"], names["weight"]) if "weight" in present else names["scale"]
+    result = computed("multiply", centred, factor)
     if "bias" in present:
-        result = step("add", result, tensor("bias"))
+        result = computed("add", result, names["bias"])
     output = Output(launch.views[-1], "f32", result)
-    grid = capabilities.grid(-(-rows * columns // ELEMENTWISE_PER_WORKGROUP))
-    return relaunched(Mapped((rows, columns), tuple(steps), tuple(tensors), (), (output,)), grid)
+    grid = capabilities.grid(-(-rows * columns // ELEMENTS_PER_WORKGROUP))
+    return relaunched(Mapped((rows, columns), tuple(parts), tuple(tensors), (), (output,)), grid)
 
 
 def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:
@@ -175,7 +173,7 @@ def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:
                 continue
             over = expression.tensors[number].view.buffer
             names[output.view.buffer] = names.get(over, over)
-            expression = with_value(expression, number, ("old", position))
+            expression = with_value(expression, number, old(position))
         if expression is not (node.map or node.after):
             nodes.replace(at, _changed_to(expression))
     return names

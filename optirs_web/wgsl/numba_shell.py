@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from . import rule_shell, syntax, transform_lookup
-from .fused_shell import Argument, Fused
 from .numba_dialect import NUMBA
 from .param_storage import SLOTS
 from .print_python import print_python, python_name
@@ -24,13 +23,15 @@ from .shell import BLOCK, struct_of
 __all__ = [
     "Loops",
     "advance",
+    "function_text",
     "has_loops",
+    "in_parts",
+    "indented",
     "measure",
     "measure_transform",
     "sees_elements_alone",
     "settle",
     "update",
-    "walk",
 ]
 
 _STATE_IN = {
@@ -70,25 +71,6 @@ _BY_TRANSFORMS = ("tensor", "t", "on")
 _PARALLEL = '@njit(parallel=True, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
 _SERIAL = '@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
 _SUMMING = '@njit(error_model="numpy", fastmath={"reassoc"})'  # of float64, in which nothing overflows
-
-_ROW = """
-
-@_compiled
-def _copy_row(values, first, step, rows, start, size):
-    if step == 1:
-        for at in range(size):
-            rows[start + np.uint64(at)] = values[first + np.uint64(at)]
-    elif step == 0:
-        for at in range(size):
-            rows[start + np.uint64(at)] = values[first]
-    else:
-        for at in range(size):
-            rows[start + np.uint64(at)] = values[first + np.uint64(at) * step]
-"""
-"""Rows of strided views are copied, so that the loop over elements sees contiguous arrays and is vectorized."""
-
-_AT_ONCE = 1024
-"""Number of elements of short rows in one loop, as starting a loop takes as long as dozens of elements."""
 
 
 class Loops(NamedTuple):
@@ -138,12 +120,12 @@ def update(
     is_due = "words[tensor, 0] == 1" if function in STEP_PARTS else f"{_step(module)} != 0"
     rounds = "bfloat16" in changed.values() or param_kind == "stochastic"
     shared = [*(["first", "steps"] if rounds else []), *_shared(module, function)]
-    elements = _function("_elements", [*shared, *arrays], ["for at in range(params.size):", *_indented(lines)])
+    elements = function_text("_elements", [*shared, *arrays], ["for at in range(params.size):", *indented(lines)])
     slices = [f"{name}[first:end]" for name in arrays]
     due = [*([f"steps = np.int64({_step(module)})"] if rounds else []), *_load_shared(module, function)]
     due.append(f"_elements({', '.join([*shared, *slices])})")
-    body = _over_runs([f"if {is_due}:", *_indented(due)])
-    text = _in_parts(module, elements, [*arrays, *_TABLES], body)
+    body = _over_runs([f"if {is_due}:", *indented(due)])
+    text = in_parts(module, elements, [*arrays, *_TABLES], body)
     return Loops(text, (*bound, *_TABLES))
 
 
@@ -205,19 +187,19 @@ def _summed(
     """
     names = [member.name for member in struct_of(module, struct).members]
     body = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
-    body += ["for at in range(size):", *_indented([*lines, *_added(names, "measured.{0}")])]
+    body += ["for at in range(size):", *indented([*lines, *_added(names, "measured.{0}")])]
     body += [f"partial[{number}] = total_{number}" for number in range(len(names))]
-    elements = _function("_elements", ["size", *shared, "partial", *arrays], body, _SUMMING)
+    elements = function_text("_elements", ["size", *shared, "partial", *arrays], body, _SUMMING)
     slices = [f"{name}[first:end]" for name in arrays]
     over = _over_blocks([
         "for column in range(partials.shape[1]):",
         "    partials[block, column] = 0",
         f"if {condition}:",
-        *_indented(load),
+        *indented(load),
         f"    _elements({', '.join(['end - first', *shared, 'partials[block]', *slices])})",
     ])  # fmt: skip
     tables = [*_TABLES, *more, "partials"]
-    return Loops(_in_parts(module, elements, [*arrays, *tables], over), (*bound, *tables))
+    return Loops(in_parts(module, elements, [*arrays, *tables], over), (*bound, *tables))
 
 
 def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
@@ -240,7 +222,7 @@ def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
         changes += [f"{_step(module)} = step + np.float32(1)"]
     if over_all:
         changes += ["if is_active == 2:", f"    {_step(module)} = step"]
-    lines += _indented([*inner, *_indented(changes), "words[tensor, 0] = is_active"])
+    lines += indented([*inner, *indented(changes), "words[tensor, 0] = is_active"])
     parameters = ["tensors", "hyper", "words", "floats"]
     if checked:
         parameters.append("found_inf")
@@ -276,77 +258,15 @@ def _settled(module: syntax.Module, struct: str, over_all: bool, condition: str,
     names = _members(module, struct)
     sums = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
     sums += ["for block in range(first, end):"]
-    sums += _indented(_added(names, "partials[block, {1}]"))
+    sums += indented(_added(names, "partials[block, {1}]"))
     result = ", ".join(f"np.float32(total_{number})" for number in range(len(names)))
     sums += [f"return {struct}({result})"]
-    total = _function("_total", ["first", "end", "partials"], sums, _SUMMING)
+    total = function_text("_total", ["first", "end", "partials"], sums, _SUMMING)
     own = ["start = np.int64(tensors[tensor, 2])", "measured = _total(start, start + tensors[tensor, 3], partials)"]
     lines = ["measured = _total(0, partials.shape[0], partials)"] if over_all else []
     inner = [*([] if over_all else own), *settled]
-    lines += ["for tensor in range(tensors.shape[0]):", f"    if {condition}:", *_indented(inner, 2)]
+    lines += ["for tensor in range(tensors.shape[0]):", f"    if {condition}:", *indented(inner, 2)]
     return _whole(module, ["tensors", "partials", "words", "floats"], lines, total)
-
-
-def walk(module: syntax.Module, fused: Fused) -> Loops:
-    """Return the loops of several map functions, one after the other.
-
-    After `parts`, `launch` takes `walk` (u64), `size`, the scalars, the tensors and the outputs. `walk` has the sizes
-    of the axes, then for each tensor that is not flat its offset and its strides along the axes, in elements.
-    """
-    tensors = [f"x{number}_values" for number in range(len(fused.tensor_types))]
-    outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
-    scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
-    strided = [number for number, is_flat in enumerate(fused.flat) if not is_flat and fused.rank]
-    lines = [f"x{n} = {name}[at]" for n, name in enumerate(tensors)]
-    for number, step in enumerate(fused.steps):
-        call = f"{python_name(step.function)}({', '.join(map(_argument, step.arguments))})"
-        lines.append(f"t{number} = {f'np.uint32({call})' if step.returns_bool else call}")
-    lines += [f"{name}[at] = {_argument(output)}" for name, output in zip(outputs, fused.outputs, strict=True)]
-    parameters = ["first", "size", *scalars, *tensors, *outputs]
-    elements = _function("_elements", parameters, ["for at in range(size):", *_indented(lines)])
-    elements += _ROW if strided else ""
-
-    def sliced(start: str, end: str) -> str:
-        rows_of = {f"x{number}_values": f"x{number}_rows" for number in strided}
-        return ", ".join([*scalars, *(rows_of.get(name, f"{name}[{start}:{end}]") for name in (*tensors, *outputs))])
-
-    if not fused.rank:
-        body = [
-            "first = size * number // parts",
-            "end = size * (number + 1) // parts",
-            f"_elements(first, end - first, {sliced('first', 'end')})",
-        ]
-    else:
-        rank = fused.rank
-        copied = ["rest = np.uint64(first + row)"]
-        for axis in reversed(range(rank - 1)):
-            copied += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
-        for order, number in enumerate(strided):
-            start = rank + order * (rank + 1)
-            terms = "".join(f" + at{axis} * walk[{start + 1 + axis}]" for axis in range(rank - 1))
-            address = f"walk[{start}]{terms}, walk[{start + rank}]"
-            copied.append(f"_copy_row(x{number}_values, {address}, x{number}_rows, np.uint64(row * inner), inner)")
-        call = ", ".join(["first * inner", "count * inner", sliced("first * inner", "(first + count) * inner")])
-        body = [
-            f"inner = np.int64(walk[{rank - 1}])",
-            "rows = size // inner",
-            f"at_once = max(1, {_AT_ONCE} // inner)",
-            *(f"x{number}_rows = np.empty(at_once * inner, x{number}_values.dtype)" for number in strided),
-            "end = rows * (number + 1) // parts",
-            "for first in range(rows * number // parts, end, at_once):",
-            "    count = min(at_once, end - first)",
-            "    for row in range(count):",
-            *_indented(copied, 2),
-            f"    _elements({call})",
-        ]
-    text = _in_parts(module, elements, ["walk", "size", *scalars, *tensors, *outputs], body)
-    return Loops(text, ())
-
-
-def _argument(argument: Argument) -> str:
-    kind, number = argument
-    names = {"tensor": f"x{number}", "scalar": f"s{number}", "step": f"t{number}", "old": f"y{number}_values[at]"}
-    return names.get(kind, "np.uint32(first + at)")
 
 
 # What the loops of rules share.
@@ -475,7 +395,7 @@ def _over_blocks(body: Iterable[str]) -> list[str]:
         "    tensor = blocks[block, 0]",
         f"    first = block * {BLOCK}",
         "    end = first + np.int64(blocks[block, 1])",
-        *_indented(body),
+        *indented(body),
     ]
 
 
@@ -490,16 +410,18 @@ def _over_runs(body: Iterable[str]) -> list[str]:
         "    while block < stop and blocks[block, 0] == tensor:",
         f"        end = block * {BLOCK} + np.int64(blocks[block, 1])",
         "        block += 1",
-        *_indented(body),
+        *indented(body),
     ]
 
 
-def _indented(lines: Iterable[str], levels: int = 1) -> list[str]:
+def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
+    """Return the lines with the indentation of so many more levels."""
     return ["    " * levels + line for line in lines]
 
 
-def _function(name: str, parameters: Sequence[str], body: Iterable[str], decorator: str = "@_compiled") -> str:
-    lines = "\n".join(_indented(body))
+def function_text(name: str, parameters: Sequence[str], body: Iterable[str], decorator: str = "@_compiled") -> str:
+    """Return the text of a function."""
+    lines = "\n".join(indented(body))
     return f"\n\n{decorator}\ndef {name}({', '.join(parameters)}):\n{lines}\n"
 
 
@@ -508,12 +430,15 @@ def _state(slot: str) -> str:
     return f"state_{python_name(slot)}"
 
 
-def _in_parts(module: syntax.Module, elements: str, parameters: Sequence[str], body: Sequence[str]) -> str:
-    part = _function("part", ["number", "parts", *parameters], body, _SERIAL)
+def in_parts(module: syntax.Module, elements: str, parameters: Sequence[str], body: Sequence[str]) -> str:
+    """Return the text of a kernel whose `part`, the body, calls the function `elements`; see the module."""
+    part = function_text("part", ["number", "parts", *parameters], body, _SERIAL)
     loop = ["for number in prange(parts):", f"    part(number, parts, {', '.join(parameters)})"]
-    return print_python(module, NUMBA) + elements + part + _function("launch", ["parts", *parameters], loop, _PARALLEL)
+    return (
+        print_python(module, NUMBA) + elements + part + function_text("launch", ["parts", *parameters], loop, _PARALLEL)
+    )
 
 
 def _whole(module: syntax.Module, parameters: Sequence[str], body: Sequence[str], before: str = "") -> Loops:
-    text = print_python(module, NUMBA) + before + _function("launch", parameters, body, _SERIAL)
+    text = print_python(module, NUMBA) + before + function_text("launch", parameters, body, _SERIAL)
     return Loops(text, tuple(parameters))

@@ -59,7 +59,7 @@ def print_c(
             subgroups has workgroups that are not a multiple of a warp.
 
     Example:
-        >>> from optirs_web.runtime.kernels import elementwise
+        >>> from optirs_web.runtime.map_kernels import elementwise
         >>> print(print_c(elementwise("relu", "relu", ("tensor",), 0).module).splitlines()[0])
         // <generated relu> in OpenCL C 1.2, printed by optirs_web.
     """

@@ -20,7 +20,8 @@ from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, source
 from optirs_web.runtime.attention_tiles import COLUMN_TILES, TILES as ATTENTION_TILES, attention_kernel
 from optirs_web.runtime.backend import MatrixShape
 from optirs_web.runtime.form_kernels import FormKernel
-from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from optirs_web.runtime.kernels import CooperativeKernel, Kernel
+from optirs_web.runtime.map_kernels import MapKernel
 from optirs_web.runtime.packed_kernels import packed
 from optirs_web.runtime.products import (
     SMALL,
@@ -88,9 +89,7 @@ def files_of(kernel: Kernel) -> set[File]:
     match kernel:
         case RuleKernel(rule=rule):
             return {(rule.folder, rule.name), *(("transforms", stage.name) for stage in rule.stages)}
-        case ElementwiseKernel(file=file):
-            return {("elementwise", file)}
-        case FormKernel(form=form):
+        case FormKernel(form=form) | MapKernel(form=form):
             return {form.file}
         case CooperativeKernel(name=name):
             return {("kernels", name)}
@@ -157,7 +156,9 @@ def _combinations(source: Source) -> Iterator[Flags]:
 
 def _tuned(name: str, kernel: Kernel) -> Iterator[Made]:
     tunable = tunable_of(kernel)
-    if tunable is None or (isinstance(kernel, ElementwiseKernel) and kernel.name not in _TUNED_MAPS):
+    if tunable is None or (
+        isinstance(kernel, MapKernel) and not (name.startswith("fused") or kernel.name in _TUNED_MAPS)
+    ):
         return
     for choice in tunable.candidates[1:]:
         invocations, nbytes = tunable.needs(choice)

@@ -51,7 +51,7 @@ def test_a_shader_that_the_browser_refuses_is_named_at_the_next_synchronization(
                 """
                 import optirs_web as ow
                 from optirs_web.runtime.buffer import View
-                from optirs_web.runtime.kernels import elementwise
+                from optirs_web.runtime.map_kernels import elementwise
                 device = ow.device("webgpu")
                 kernel = elementwise("relu", "relu", ("tensor",), 0)
                 kernel.wgsl_for = lambda host, software: "this is no shader"

@@ -10,7 +10,8 @@ from optirs_web.errors import DeviceNotAvailableError, OptirsError, UnsupportedE
 from optirs_web.ops.row_kernels import SOFTMAX
 from optirs_web.runtime import nvrtc as nvidias
 from optirs_web.runtime.form_kernels import form_kernel
-from optirs_web.runtime.kernels import cooperative, elementwise
+from optirs_web.runtime.kernels import cooperative
+from optirs_web.runtime.map_kernels import elementwise
 from optirs_web.runtime.nvrtc import compile_cuda
 from optirs_web.runtime.rule_kernels import UpdateKernel
 from optirs_web.runtime.rules import Rule

@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
-from ....runtime.kernels import ElementwiseKernel, Kernel
-from ....runtime.numba_texts import fused_of, numba_loops
+from ....lower.maps import VALUE
+from ....runtime.kernels import Kernel
+from ....runtime.map_kernels import FusedKernel, MapKernel
+from ....runtime.numba_texts import numba_loops
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ....runtime.transform_kernels import TransformKernel, TransformMeasureKernel, TransformSettleKernel
 from ....wgsl import param_storage, rule_shell, shell
-from ....wgsl.fused_shell import Fused
 from ....wgsl.syntax import Binary, Call, Unary
 from ....wgsl.tree import walk
 from ..numpy.forms import replacement_of
-from ..numpy.fused import only_joins
 from ..numpy.kernels import bind_kernel
 from ..numpy.library import Array, Parameters
+from ..numpy.maps import only_joins
 from .loops import Loop, has_machine_code, loop_of, threads
 from .worker import Compilation, compile_in_worker
 
@@ -44,7 +44,7 @@ _LOADING = 0.01
 _SECONDS_PER_OPERATION = 1e-6
 _SECONDS_PER_ELEMENT = 1.5e-10
 
-_OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel, FusedKernel)
+_OF_ELEMENTS = (MapKernel, FusedKernel)
 _OF_TRANSFORMS = (TransformMeasureKernel, TransformSettleKernel)
 _OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel, *_OF_TRANSFORMS)
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
@@ -67,7 +67,7 @@ class NumbaKernels:
 
     def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call that runs the kernel over these bytes."""
-        is_copy = isinstance(kernel, FusedMapKernel) and only_joins(kernel)
+        is_copy = isinstance(kernel, MapKernel) and only_joins(kernel)
         if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
             return bind_kernel(kernel, arrays, parameters)
         candidate = self._known.get(kernel)
@@ -236,7 +236,7 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
             return _bound_hooked(loop, kernel, _by_name(kernel, arrays), values)
         size = int(values["size"])
         arguments = _of_elements(kernel, arrays, values, size)
-        if not _are_within(fused_of(kernel), arguments):
+        if not _are_within(kernel, arguments):
             return bind_kernel(kernel, arrays, parameters)
         return loop.bound(arguments, size, threads())
     bound = _by_name(kernel, arrays)
@@ -244,16 +244,18 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
     return loop.bound(_of_rule(kernel, bound, loop.parameters), elements, threads())
 
 
-def _are_within(fused: Fused, arguments: Sequence[Any]) -> bool:
+def _are_within(kernel: MapKernel | FusedKernel, arguments: Sequence[Any]) -> bool:
     """Return whether all indices of a loop are within the arrays. Loops do not check; NumPy does, and raises."""
+    form, places = kernel.form, kernel.places
     steps, size = [int(step) for step in arguments[0]], arguments[1]
-    arrays = arguments[2 + len(fused.scalar_types) :]
-    dims, strides = steps[: fused.rank], iter(steps[fused.rank :])
+    arrays = arguments[2 + len(form.numbers) :]
+    dims, strides = steps[: places.rank], iter(steps[places.rank :])
     if dims and math.prod(dims) != size:
         return False
-    for array, is_flat in zip(arrays, (*fused.flat, *(True for _ in fused.outputs)), strict=True):
+    names = [*(read.name for read in form.reads if not read.array), *("" for _ in form.writes)]
+    for array, name in zip(arrays, names, strict=True):
         end = size
-        if fused.rank and not is_flat:
+        if name in places.strided:
             end = 1 + next(strides) + sum((dim - 1) * next(strides) for dim in dims)
         if array.size < end:
             return False
@@ -265,42 +267,34 @@ def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size: int) -> list[Any]:
-    """Return the arguments of `numba_shell.walk`: steps, size, scalars, then the arrays of tensors and of outputs."""
-    fused = fused_of(kernel)
-    if isinstance(kernel, ElementwiseKernel):
-        tensors = [binding.name.removesuffix("_values") for binding in kernel.bindings[:-1]]
-        declared = [name for name, _ in kernel.parameters]
-        scalars = declared[len(declared) - len(fused.scalar_types) :]
-    else:
-        tensors = [f"x{number}" for number in range(len(fused.tensor_types))]
-        scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
-    steps = [f"dim{axis}" for axis in range(fused.rank)]
-    for name, is_flat in zip(tensors, fused.flat, strict=True):
-        if fused.rank and not is_flat:
-            steps += [f"{name}_start", *(f"{name}_stride{axis}" for axis in range(fused.rank))]
-    types = (*fused.tensor_types, *fused.output_types)
+    """Return the arguments of `lower.loops.map_loops`: steps, size, numbers, then the arrays, read and written."""
+    form, axes = kernel.form, range(kernel.places.rank)
+    steps = [f"dim{axis}" for axis in axes]
+    for name in kernel.places.strided:
+        steps += [f"{name}_start", *(f"{name}_stride{axis}" for axis in axes)]
+    types = [*(read.type for read in form.reads if not read.array), *(write.type for write in form.writes)]
     return [
         np.array([values[name] for name in steps], np.uint64),
         size,
-        *(_DTYPES[type_](values[name]) for name, type_ in zip(scalars, fused.scalar_types, strict=True)),
+        *(_DTYPES[type_](values[name]) for name, type_ in form.numbers.items()),
         *(array.view(_DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)),
     ]
 
 
 def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], values: Parameters) -> _Run:
     """A kernel with hooks, which stays NumPy's, with map functions before or after it."""
-    fused, binding, count = kernel.fused, kernel.hook.binding, threads()
+    form, binding, count = kernel.form, kernel.hook.binding, threads()
     is_stored = kernel.hook.function == "stored"
-    dims = [int(values[f"dim{axis}"]) for axis in range(fused.rank)]
+    dims = [int(values[f"dim{axis}"]) for axis in range(kernel.places.rank)]
     size = bound[binding].nbytes // 4 if is_stored else kernel.base.elements(values)
     size = math.prod(dims) if dims else size
     names = [declared.name for declared in kernel.base.bindings]
     replacement = replacement_of(kernel.base)
     nbytes = bound[binding].nbytes if is_stored else 4 * size
     arguments = _of_elements(kernel, _of_hooked(kernel, bound, np.empty(nbytes, np.uint8)), values, size)
-    if not _are_within(fused_of(kernel), arguments):
+    if not _are_within(kernel, arguments):
         raise ValueError("the map functions of a fused kernel go beyond its tensors")
-    position = 2 + len(fused.scalar_types) + len(fused.tensor_types)
+    position = 2 + len(form.numbers) + sum(not read.array and read.name != VALUE for read in form.reads)
     before, dtype, after = arguments[:position], arguments[position].dtype, arguments[position + 1 :]
     del arguments
 
@@ -317,12 +311,12 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
 
 def _of_hooked(kernel: FusedKernel, bound: dict[str, Array], between: Array) -> list[Array]:
     """The tensors and outputs of its map functions; `between` is what the kernel with hooks writes or reads."""
-    fused, hook = kernel.fused, kernel.hook
-    tensors = [bound[f"x{number}_values"] for number in range(len(fused.tensor_types))]
+    form, hook = kernel.form, kernel.hook
+    tensors = [bound[f"{read.name}_values"] for read in form.reads if not read.array and read.name != VALUE]
     if hook.function != "stored":
         return [*tensors, between]
-    outputs = [bound[f"y{number}_values"] for number in range(1, len(fused.outputs))]
-    return [*tensors, between, bound[hook.binding], *outputs]
+    results = [bound[f"{write.array}_values"] for write in form.writes[1:]]
+    return [*tensors, between, bound[hook.binding], *results]
 
 
 def _width(kernel: RuleKernel) -> int:

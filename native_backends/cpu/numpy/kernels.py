@@ -12,19 +12,19 @@ import numpy as np
 
 from ....runtime.factored import LineMeasureKernel, LineSettleKernel
 from ....runtime.form_kernels import FormKernel
-from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
-from ....runtime.kernels import ElementwiseKernel, Kernel, SourceKernel
+from ....runtime.kernels import Kernel, SourceKernel
+from ....runtime.map_kernels import FusedKernel, MapKernel
 from ....runtime.option_kernels import OptionKernel
 from ....runtime.rows import RowsKernel
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ....runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ....wgsl import rule_shell, shell
 from ....wgsl.transform_lookup import BAD
-from ...arrays.numpy_arrays import functions_of, runs, strided
-from . import fused, sparse
+from ...arrays.numpy_arrays import runs
+from . import maps, sparse
 from .factored import bind_measure_lines, bind_settle_lines
 from .forms import bind_form, replacement_of
-from .library import Array, Parameters
+from .library import Array
 from .options import bind_options
 from .packed import bind_packed
 from .rules import BoundRule
@@ -35,20 +35,16 @@ __all__ = ["bind_kernel"]
 _CHUNK = 1 << 15
 """Elements handled at once: the temporaries of a map function then stay in the cache."""
 
-_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
-
 
 def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> Callable[[], None]:
     """A call that runs the kernel over these bytes."""
+    if isinstance(kernel, MapKernel):
+        return maps.bind_map(kernel, arrays, kernel.unpack(parameters))
     names = (name for name, _ in kernel.parameters)
     values = dict(zip(names, kernel.unpack(parameters), strict=True))
     match kernel:
-        case ElementwiseKernel():
-            return _bind_elementwise(kernel, arrays, values)
-        case FusedMapKernel():
-            return fused.bind_fused_map(kernel, arrays, values)
         case FusedKernel():
-            return fused.bind_fused(kernel, arrays, values)
+            return maps.bind_fused(kernel, arrays, values)
         case FormKernel():
             return bind_form(kernel, arrays, values)
         case SourceKernel():
@@ -79,51 +75,6 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case OptionKernel():
             return bind_options(kernel, arrays, values)
     return bind_packed(kernel, arrays, parameters, bind_kernel)
-
-
-# Elementwise kernels.
-
-
-def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
-    declared = shell.function_of(kernel.map_module, kernel.name)
-    call = functions_of(kernel)[kernel.name]
-    size = values["size"]
-    result_type = _DTYPES.get(str(declared.return_type), np.uint32)
-    result = arrays[-1].view(result_type)[:size]
-    shape = tuple(values[f"dim{axis}"] for axis in range(kernel.rank))
-    kinds = iter(kernel.operands)
-    remaining = iter(arrays)
-    operands: list[Any] = []
-    for parameter in declared.parameters:
-        dtype = _DTYPES[str(parameter.type)]
-        kind = "index" if parameter.name == "index" else next(kinds)
-        if kind == "index":
-            operands.append(np.arange(size, dtype=np.uint32).reshape(shape) if kernel.rank else None)
-        elif kind == "result":
-            operands.append(result)
-        elif kind == "scalar":
-            operands.append(dtype(values[parameter.name]))
-        elif kernel.rank:
-            strides = [values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank)]
-            operands.append(strided(next(remaining).view(dtype), values[f"{parameter.name}_start"], shape, strides))
-        else:
-            operands.append(next(remaining).view(dtype)[:size])
-    if kernel.rank:
-        shaped = result.reshape(shape)
-        return lambda: np.copyto(shaped, call(*operands))
-
-    def run() -> None:
-        for start in range(0, size, _CHUNK):
-            end = min(start + _CHUNK, size)
-            parts = [
-                np.arange(start, end, dtype=np.uint32)
-                if operand is None
-                else (operand[start:end] if isinstance(operand, np.ndarray) else operand)
-                for operand in operands
-            ]
-            result[start:end] = call(*parts)
-
-    return run
 
 
 # Optimizer kernels: the shells of `wgsl.*_shell`, over arrays that go by the names of the bindings.

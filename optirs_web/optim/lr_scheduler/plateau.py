@@ -9,8 +9,8 @@ from functools import cache, partial
 from typing import Any, Literal, SupportsFloat
 
 from ...errors import ShapeError, UnsupportedError
+from ...kernel import load_map_module
 from ...runtime.buffer import View
-from ...runtime.kernels import load_map_module
 from ...runtime.option_kernels import NOWHERE, OptionKernel, OptionTable, host_functions
 from ...runtime.program import StaleProgramError
 from ...tensors import Tensor, tensor

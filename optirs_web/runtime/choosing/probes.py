@@ -6,7 +6,7 @@ from struct import pack
 
 from ..buffer import View
 from ..device import Device
-from ..kernels import elementwise
+from ..map_kernels import elementwise
 from ..measure import timed
 from ..products import product_launches
 from .figures import Figures

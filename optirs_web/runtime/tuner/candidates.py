@@ -21,12 +21,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
+from ...lower.maps import LOOP
 from ...wgsl import rule_shell, slot_storage
-from ...wgsl.shell import BLOCK, LOOP
+from ...wgsl.shell import BLOCK
 from ..backend import Capabilities
-from ..fused_kernels import FusedKernel, FusedMapKernel, fused_kernel
-from ..kernels import ElementwiseKernel, Kernel, SourceKernel
+from ..kernels import Kernel, SourceKernel
 from ..launches import Launch
+from ..map_kernels import FusedKernel, MapKernel, fused_kernel
 from ..products import QUAD_INVOCATIONS, SMALL, TILES, Tile, grid_of_products, products_of_grid, tile_of
 from ..rule_kernels import UpdateKernel
 from ..subgroup_matrices import MATRIX_TILES, MatrixTile, shape_of
@@ -118,7 +119,7 @@ class _Cooperative(Tunable):
     def with_constants(kernel: Kernel, constants: Mapping[str, int]) -> Kernel:
         """The kernel with these overrides."""
         if isinstance(kernel, FusedKernel):
-            return fused_kernel(kernel.base.with_constants(constants), kernel.hook, kernel.fused)
+            return fused_kernel(kernel.base.with_constants(constants), kernel.hook, kernel.form, kernel.places)
         return _base_of(kernel).with_constants(constants)
 
 
@@ -233,26 +234,18 @@ class _Maps(Tunable):
     candidates = (LOOP, (64, 4), (64, 16), (256, 1), (256, 16))
 
     def shape_class(self, launch: Launch) -> str:
-        kernel = launch.kernel
-        rank = kernel.rank if isinstance(kernel, ElementwiseKernel) else _fused_rank(kernel)
-        return f"{_up(int(launch.parameters[0]), 2)} {'strided' if rank else 'flat'} {len(launch.views)} buffers"
+        assert isinstance(launch.kernel, MapKernel)
+        kind = "strided" if launch.kernel.places.strided else "flat"
+        return f"{_up(int(launch.parameters[0]), 2)} {kind} {len(launch.views)} buffers"
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
-        if isinstance(kernel, FusedMapKernel):
-            made: ElementwiseKernel | FusedMapKernel = FusedMapKernel(kernel.fused)
-        else:
-            assert isinstance(kernel, ElementwiseKernel)
-            made = ElementwiseKernel(kernel.file, kernel.name, kernel.operands, kernel.rank)
+        assert isinstance(kernel, MapKernel)
+        made = MapKernel(kernel.form, kernel.places)
         made.loop = (choice[0], choice[1])
         return made
 
     def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
         return _spread(-(-int(launch.parameters[0]) // (choice[0] * choice[1])), most)
-
-
-def _fused_rank(kernel: Kernel) -> int:
-    assert isinstance(kernel, FusedMapKernel)
-    return kernel.fused.rank
 
 
 class _Updates(Tunable):
@@ -295,7 +288,7 @@ def tunable_of(kernel: Kernel) -> Tunable | None:
             return _OF_NAMES.get(name)
         case FusedKernel(base=base):
             return _OF_NAMES.get(base.name)
-        case ElementwiseKernel() | FusedMapKernel():
+        case MapKernel():
             return _MAPS
         case UpdateKernel():
             return None if slot_storage.is_blockwise(kernel.changed_slots.values()) else _UPDATES

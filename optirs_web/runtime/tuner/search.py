@@ -8,8 +8,8 @@ from typing import Any
 from ..backend import BoundBuffer, Command
 from ..buffer import Buffer, View
 from ..device import Device
-from ..kernels import elementwise
 from ..launches import Launch
+from ..map_kernels import elementwise
 from ..measure import Plan, Times, fastest, rounds
 from ..timing import Timed
 from .candidates import Choice, Tunable

@@ -1,0 +1,232 @@
+"""Maps in NumPy: their functions one operation after the other, over parts that stay in the cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....kernel import INDEX, Kernel, Part
+from ....lower.arrays import lowered
+from ....lower.maps import VALUE, map_bindings, own_parameters
+from ....runtime.map_kernels import FusedKernel, MapKernel
+from ....wgsl.python_dialects import NUMPY
+from ...arrays.numpy_arrays import strided
+from .forms import replacement_of
+from .library import Array, Parameters
+
+__all__ = ["bind_fused", "bind_map", "only_joins"]
+
+_CHUNK = 1 << 15
+"""Elements handled at once: what is between the operations then stays in the cache."""
+
+_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+
+
+class _Array(NamedTuple):
+    """An array of a form: the name of the value, its type, and the number of the result whose old value it is."""
+
+    name: str
+    dtype: Any
+    result: int | None = None
+
+
+class _Function(NamedTuple):
+    """The function that is printed for a form, and what it is given.
+
+    Attributes:
+        call: see `lower.arrays.Lowered`.
+        memory: number of arrays that it needs besides.
+        uses_index: it is given the indices of elements.
+        reads: the arrays that are read.
+        writes: those that are written.
+        numbers: the types of the numbers of a launch.
+    """
+
+    call: Callable[..., tuple[Any, ...]]
+    memory: int
+    uses_index: bool
+    reads: list[_Array]
+    writes: list[_Array]
+    numbers: list[Any]
+
+
+@cache
+def _function(form: Kernel) -> _Function:
+    names = [write.array for write in form.writes]
+    reads = [
+        _Array(read.name, _DTYPES[read.type], names.index(read.array) if read.array else None) for read in form.reads
+    ]
+    writes = [_Array(write.array, _DTYPES[write.type]) for write in form.writes]
+    numbers = [_DTYPES[type_] for type_ in form.numbers.values()]
+    return _Function(*lowered(form, NUMPY), INDEX in form.used, reads, writes, numbers)
+
+
+class _Map(NamedTuple):
+    """A map over arrays of one shape.
+
+    Attributes:
+        function: of its form.
+        shape: of all arrays.
+        reads: the arrays that are read.
+        numbers: given by the launch.
+        results: those that are written, in order.
+    """
+
+    function: _Function
+    shape: tuple[int, ...]
+    reads: list[Array]
+    numbers: list[Any]
+    results: list[Array]
+
+    def run(self) -> None:
+        """Compute all elements, part by part."""
+        shape, count = self.shape, self.function.memory
+        if math.prod(shape) <= _CHUNK:
+            self._compute(0, self.reads, self.results, [np.empty(shape, np.float32) for _ in range(count)])
+            return
+        rows = max(1, _CHUNK // math.prod(shape[1:]))
+        memory = [np.empty((rows, *shape[1:]), np.float32) for _ in range(count)]
+        for first in range(0, shape[0], rows):
+            part = slice(first, first + rows)
+            targets = [result[part] for result in self.results]
+            own = [array[: len(targets[0])] for array in memory]
+            self._compute(first, [array[part] for array in self.reads], targets, own)
+
+    def _compute(self, first: int, reads: Sequence[Array], targets: Sequence[Array], memory: Sequence[Array]) -> None:
+        """Compute elements whose first has an index along the first axis."""
+        index = _indices(first, targets[0].shape) if self.function.uses_index else None
+        values = self.function.call(index, *reads, *self.numbers, *targets, *memory)
+        others = [(target, value) for target, value in zip(targets, values, strict=True) if value is not target]
+        if len(targets) > 1:  # a value may be in the memory of another result
+            others = [(target, value.copy() if isinstance(value, np.ndarray) else value) for target, value in others]
+        for target, value in others:
+            target[...] = value
+
+
+def _indices(first: int, shape: tuple[int, ...]) -> Array:
+    start = first * math.prod(shape[1:])
+    return np.arange(start, start + math.prod(shape), dtype=np.uint32).reshape(shape)
+
+
+def _map(
+    kernel: MapKernel | FusedKernel, shape: tuple[int, ...], arrays: Sequence[Array], parameters: Sequence[Any]
+) -> _Map:
+    """Return the map over these buffers.
+
+    Args:
+        kernel: with the form.
+        shape: of the results.
+        arrays: bytes of what is read, then of what is written.
+        parameters: those of the form, after the size.
+    """
+    (rank, names, *_), function, size = kernel.places, _function(kernel.form), math.prod(shape)
+    starts, strides = rank, rank + len(names)
+    written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
+    results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
+    remaining, tables = iter(arrays), list[Array]()
+    for read in function.reads:
+        if read.result is not None:
+            tables.append(results[read.result])
+        elif read.name in names:
+            own = parameters[strides : strides + rank]
+            tables.append(strided(next(remaining).view(read.dtype), parameters[starts], shape, own))
+            starts, strides = starts + 1, strides + rank
+        else:
+            tables.append(_whole(next(remaining).view(read.dtype)[:size], shape))
+    given = [dtype(value) for dtype, value in zip(function.numbers, parameters[strides:], strict=True)]
+    return _Map(function, shape, tables, given, results)
+
+
+def _whole(vector: Array, shape: tuple[int, ...]) -> Array:
+    return vector if len(shape) == 1 else vector.reshape(shape)
+
+
+def bind_map(kernel: MapKernel, arrays: Sequence[Array], parameters: Sequence[Any]) -> Callable[[], None]:
+    """A call that runs a map alone."""
+    size, *own = parameters
+    bound = _map(kernel, tuple(own[: kernel.places.rank]) or (size,), arrays, own)
+    copies = _copies(kernel.form, bound) if only_joins(kernel) else []
+    if not copies:
+        return bound.run
+
+    def copy() -> None:
+        for target, source in copies:
+            target[...] = source
+
+    return copy
+
+
+@cache
+def only_joins(kernel: MapKernel) -> bool:
+    """Return whether the kernel does nothing but join strided tensors, which is faster by copies."""
+    form, places = kernel.form, kernel.places
+    files = {part.file or form.file for part in form.parts if isinstance(part, Part)}
+    return files == {("elementwise", "joined")} and len(form.writes) == 1 and len(places.strided) == len(form.reads)
+
+
+def _copies(form: Kernel, bound: _Map) -> list[tuple[Array, Array]]:
+    """Return each part of the result that is a copy, and the part of an array that it copies.
+
+    Returns:
+        [] if a join is not along an axis of the shape.
+    """
+    shape, copies = bound.shape, list[tuple[Array, Array]]()
+    output = bound.results[0].view(np.uint32)
+    tables = {read.name: table for read, table in zip(form.reads, bound.reads, strict=True)}
+    numbers = {name: int(number) for name, number in zip(form.numbers, bound.numbers, strict=True)}
+
+    def fill(value: str, part: tuple[slice, ...]) -> bool:
+        if value in tables:
+            copies.append((output[part], tables[value][part].view(output.dtype)))
+            return True
+        _, first, second, *scalars = form.values[value].arguments
+        length, end_of_first = (numbers[scalar] for scalar in scalars)
+        for axis, size in enumerate(shape):
+            inner = math.prod(shape[axis + 1 :])
+            if size > 1 and size * inner == length and end_of_first % inner == 0:
+                start, stop, _ = part[axis].indices(size)
+                end = end_of_first // inner
+                sides = (first, slice(start, min(stop, end))), (second, slice(max(start, end), stop))
+                return all(
+                    fill(argument, (*part[:axis], side, *part[axis + 1 :]))
+                    for argument, side in sides
+                    if side.start < side.stop
+                )
+        return False
+
+    (value,) = form.written.values()
+    return copies if fill(value.name, (slice(None),) * len(shape)) else []
+
+
+def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
+    """A call that runs a kernel with a map before or after it."""
+    form, hook, replacement = kernel.form, kernel.hook, replacement_of(kernel.base)
+    bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+    operands = [binding.name for binding in kernel.base.bindings]
+    parameters = [values[name] for name, _ in own_parameters(form, kernel.places)]
+    is_stored = hook.function == "stored"
+    size = bound[hook.binding].size // 4 if is_stored else kernel.base.elements(values)
+    shape = tuple(parameters[: kernel.places.rank]) or (size,)
+    first = f"{form.writes[0].array}_values"
+    between = np.empty(4 * size, np.uint8)
+    named = {**bound, f"{VALUE}_values": between, first: bound[hook.binding] if is_stored else between}
+    whole = _map(kernel, shape, [named[name] for name, _, _ in map_bindings(form)], parameters)
+    number = [read.name for read in form.reads].index(VALUE) if is_stored else 0
+    del between, named
+
+    def run() -> None:
+        between = np.empty(size, np.float32)
+        table = between[: math.prod(shape)].reshape(shape)
+        made = {**bound, hook.binding: between.view(np.uint8)}
+        if is_stored:
+            replacement(values, *(made[name] for name in operands))
+            whole._replace(reads=[*whole.reads[:number], table, *whole.reads[number + 1 :]]).run()
+        else:
+            whole._replace(results=[table]).run()
+            replacement(values, *(made[name] for name in operands))
+
+    return run

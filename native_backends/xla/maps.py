@@ -1,0 +1,88 @@
+"""Maps: their functions one after the other, which XLA puts into one loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...kernel import INDEX
+from ...lower.arrays import lowered
+from ...lower.maps import VALUE
+from ...runtime.map_kernels import FusedKernel, MapKernel
+from ...wgsl.jax_dialect import JAX
+from ..arrays.jax_arrays import as_type, put, strided
+from .bindings import DTYPES, Array
+
+__all__ = ["fused", "lower_map"]
+
+Values = Mapping[str, Any]
+
+
+def lower_map(kernel: MapKernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Return the new contents of the arrays that a map writes."""
+    bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+    return tuple(_computed(kernel, bound, values, values["size"]).values())
+
+
+def fused(
+    kernel: FusedKernel, values: Values, arrays: Sequence[Array], replacement: Callable[..., tuple[Array, ...]]
+) -> tuple[Array, ...]:
+    """Return the new contents of what a kernel with a map before or after it writes.
+
+    `replacement` takes the kernel's place.
+    """
+    bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+    hook, first = kernel.hook, f"{kernel.form.writes[0].array}_values"
+    if hook.function == "loaded":
+        size = kernel.base.elements(values)
+        bound[first] = jnp.zeros(size, np.float32)
+        bound[hook.binding] = _computed(kernel, bound, values, size)[first]
+        new = _replaced(kernel, values, bound, replacement)
+    else:
+        new = _replaced(kernel, values, bound, replacement)
+        named = {**bound, f"{VALUE}_values": new[hook.binding], first: bound[hook.binding]}
+        results = _computed(kernel, named, values, bound[hook.binding].size)
+        new |= {hook.binding if name == first else name: result for name, result in results.items()}
+    return tuple(new[binding.name] for binding in kernel.bindings if binding.writes)
+
+
+def _replaced(
+    kernel: FusedKernel, values: Values, bound: Mapping[str, Array], replacement: Callable[..., tuple[Array, ...]]
+) -> dict[str, Array]:
+    """Return the new contents of what the kernel with the hook writes."""
+    bindings = kernel.base.bindings
+    results = replacement(values, *(bound[binding.name] for binding in bindings))
+    return dict(zip((binding.name for binding in bindings if binding.writes), results, strict=True))
+
+
+def _computed(
+    kernel: MapKernel | FusedKernel, bound: Mapping[str, Array], values: Values, size: int
+) -> dict[str, Array]:
+    """Return the new contents of the arrays that the form writes, by binding."""
+    form, places = kernel.form, kernel.places
+    shape = tuple(values[f"dim{axis}"] for axis in range(places.rank)) or (size,)
+    operands = []
+    for read in form.reads:
+        vector = as_type(bound[f"{read.array or read.name}_values"], DTYPES[read.type])
+        if read.name in places.strided:
+            strides = [values[f"{read.name}_stride{axis}"] for axis in range(places.rank)]
+            operands.append(strided(vector, values[f"{read.name}_start"], shape, strides))
+        else:
+            operands.append(vector[: math.prod(shape)].reshape(shape))
+    numbers = [jnp.asarray(values[name], DTYPES[type_]) for name, type_ in form.numbers.items()]
+    index = lax.iota(np.uint32, math.prod(shape)).reshape(shape) if INDEX in form.used else None
+    results = lowered(form, JAX).call(index, *operands, *numbers)
+    return {
+        f"{write.array}_values": _put(as_type(bound[f"{write.array}_values"], DTYPES[write.type]), result, shape)
+        for write, result in zip(form.writes, results, strict=True)
+    }
+
+
+def _put(old: Array, result: Any, shape: tuple[int, ...]) -> Array:
+    """Return a vector with the elements of a result, or one number for all, at its beginning."""
+    return put(old, jnp.broadcast_to(jnp.asarray(result, old.dtype), shape))

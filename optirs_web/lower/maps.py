@@ -1,0 +1,397 @@
+"""A kernel without reductions, a map, as WGSL: in a loop over elements, or in a hook of another kernel.
+
+A hook is one of two functions of a kernel: ``stored(value, at)`` stores a result, ``loaded(at)`` loads an operand. With
+the map in it, what the kernel computes is the map's `VALUE`, or what the map computes is what the kernel loads. A
+product's ``stored`` is told product, row and column besides, and what its ``read_of_column`` read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal as OneOf, NamedTuple
+
+from ..kernel import INDEX, Kernel, Part, Read
+from ..wgsl import link, parse, shell
+from ..wgsl.syntax import (
+    Declaration,
+    Function,
+    GlobalVariable,
+    Import,
+    Literal,
+    Module,
+    Position,
+    StructDeclaration,
+    StructField,
+    TypeName,
+)
+
+__all__ = [
+    "ELEMENTS_PER_WORKGROUP",
+    "LOOP",
+    "VALUE",
+    "Hook",
+    "Places",
+    "element_loop",
+    "hooked",
+    "map_bindings",
+    "map_parameters",
+    "map_source",
+    "own_parameters",
+]
+
+LOOP = 256, 4
+"""Number of invocations of a workgroup, and of elements per invocation."""
+
+ELEMENTS_PER_WORKGROUP = LOOP[0] * LOOP[1]
+
+VALUE = "value"
+"""The value of a map that is, in the hook `stored`, what the kernel has computed."""
+
+
+class Places(NamedTuple):
+    """Where the elements are that a map reads.
+
+    A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS.
+
+    Attributes:
+        rank: number of axes of the strided arrays; 0 if there are none.
+        strided: the values that are read from strided arrays. Those of others have the index of the result.
+        ends: in a hook that is told product, row and column (0, 1, 2), the last of these that each axis consists of.
+        of_column: the values that are the same in all rows there, which are read once.
+    """
+
+    rank: int = 0
+    strided: tuple[str, ...] = ()
+    ends: tuple[int, ...] = ()
+    of_column: tuple[str, ...] = ()
+
+
+class Hook(NamedTuple):
+    """The place in a kernel with hooks where a map is computed.
+
+    Attributes:
+        function: "stored" or "loaded".
+        binding: the buffer that the hook writes or reads.
+        struct: the parameters of the kernel.
+        axes: if ``stored`` is told the place of a result too, as product, row and column, the parameters that are the
+            numbers of rows and columns.
+    """
+
+    function: OneOf["stored", "loaded"]
+    binding: str
+    struct: str
+    axes: tuple[str, ...] = ()
+
+
+_Named = Function | GlobalVariable | StructDeclaration
+_NOWHERE = Position("<map>", 1, 1)
+_PROVISIONAL = 100  # first number of the added bindings, until all are renumbered
+
+
+def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
+    """Return name and type of each parameter of a launch but the size."""
+    axes = range(places.rank)
+    names = [f"dim{axis}" for axis in axes]
+    names += [f"{name}_start" for name in places.strided]
+    names += [f"{name}_stride{axis}" for name in places.strided for axis in axes]
+    return (*((name, "u32") for name in names), *kernel.numbers.items())
+
+
+def map_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
+    """Return name and type of each parameter of a launch: the size is the number of elements of each result."""
+    return (("size", "u32"), *own_parameters(kernel, places))
+
+
+def map_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
+    """Return name, access and type of each storage binding: the arrays that are only read, then those written."""
+    return [
+        *((f"{read.name}_values", "read", f"array<{read.type}>") for read in kernel.reads if not read.array),
+        *((f"{write.array}_values", "read_write", f"array<{write.type}>") for write in kernel.writes),
+    ]
+
+
+def map_source(kernel: Kernel, places: Places, loop: tuple[int, int] = LOOP, adjacent: bool = False) -> str:
+    """Return the text of a shader around the kernel's functions; `adjacent` as in `element_loop`."""
+    members = ", ".join(f"{name}: {type_}" for name, type_ in map_parameters(kernel, places))
+    buffers = {write.array: f"{write.array}_values" for write in kernel.writes}
+    lines = _stored(kernel, "index", buffers, *_computed(kernel, places, "index", buffers))
+    return element_loop(members, map_bindings(kernel), lines, places, loop, adjacent)
+
+
+def _computed(
+    kernel: Kernel, places: Places, index: str, buffers: Mapping[str, str], given: Mapping[str, str] | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the statements that compute the values of an element, and the expression of each.
+
+    The offsets of strided arrays are declared before.
+
+    Args:
+        kernel: the map.
+        places: where it reads.
+        index: the expression of the index.
+        buffers: the buffer that each array is written to.
+        given: the expressions of values that are not read.
+    """
+    expressions = {INDEX: index, **{name: f"parameters.{name}" for name in kernel.numbers}, **(given or {})}
+    lines = []
+    for name, value in kernel.values.items():
+        if name in expressions:
+            continue
+        match value.source:
+            case Read(array=array) if array:
+                expression = f"{buffers[array]}[{index}]"
+            case Read() if name in places.of_column:
+                expression = f"of_column.{name}"
+            case Read():
+                expression = f"{name}_values[{f'{name}_at' if name in places.strided else index}]"
+            case Part() as part:
+                expression = f"{part.function}({', '.join(expressions[argument] for argument in value.arguments)})"
+                expression = f"u32({expression})" if kernel.returns_bool(part) else expression
+        expressions[name] = f"v_{name}"
+        lines.append(f"let v_{name} = {expression};")
+    return lines, expressions
+
+
+def _stored(
+    kernel: Kernel, index: str, buffers: Mapping[str, str], lines: Sequence[str], expressions: Mapping[str, str]
+) -> list[str]:
+    """Return the statements with those that write the results."""
+    written = kernel.written.items()
+    return [*lines, *(f"{buffers[array]}[{index}] = {expressions[value.name]};" for array, value in written)]
+
+
+# Hooks.
+
+
+def hooked(
+    base: Module,
+    hook: Hook,
+    kernel: Kernel,
+    places: Places,
+    constants: Mapping[str, bool | int | float] | None = None,
+) -> Module:
+    """Return a complete module: a parsed kernel with a map in its hook. `base` is not changed.
+
+    The first result of a map in `stored` replaces the value that the kernel stores. Buffers are numbered in the order
+    of their declaration.
+    """
+    is_stored = hook.function == "stored"
+    first, *others = (write.array for write in kernel.writes)
+    buffers = {first: hook.binding, **{array: f"{array}_values" for array in others}}
+    lines, expressions = _computed(kernel, places, "at", buffers, {VALUE: "value"} if is_stored else {})
+    if is_stored:
+        lines = _stored(kernel, "at", buffers, lines, expressions)
+    else:
+        lines.append(f"return {expressions[kernel.written[first].name]};")
+    parameters = ", ".join(
+        f"{parameter.name}: {parameter.type_name.name}"
+        for parameter in shell.function_of(base, hook.function).parameters
+    )
+    head = f"fn {hook.function}({parameters}){'' if is_stored else ' -> f32'}"
+    own = (f"{first}_values", f"{VALUE}_values" if is_stored else "")
+    added = [binding for binding in map_bindings(kernel) if binding[0] not in own]
+    of_column = _of_column(kernel, places, hook)
+    text = f"{shell.storage(added, _PROVISIONAL)}\n{_function(head, [*_offsets(places, hook), *lines])}{of_column}"
+    replacing = parse(text, f"<fused {base.file}>").declarations
+    replaced = {declaration.name for declaration in replacing if isinstance(declaration, _Named)}
+    if not is_stored:
+        replaced.add(hook.binding)
+    kept = [
+        _with_parameters(declaration, hook, kernel, places)
+        for declaration in base.declarations
+        if not (isinstance(declaration, _Named) and declaration.name in replaced)
+    ]
+    module = link(Module(base.file, base.enables, [*_imports(kernel), *kept, *replacing]), constants=constants)
+    _number_bindings(module)
+    return module
+
+
+def _imports(kernel: Kernel) -> list[Declaration]:
+    parts = [part for part in kernel.parts if isinstance(part, Part)]
+    functions = sorted({(part.file or kernel.file, part.function) for part in parts})
+    return [Import(_NOWHERE, file, [function]) for file, function in functions]
+
+
+def _function(head: str, lines: Sequence[str]) -> str:
+    body = "\n    ".join(lines)
+    return f"{head} {{\n    {body}\n}}\n"
+
+
+def _offsets(places: Places, hook: Hook) -> list[str]:
+    if not places.ends:
+        return _offsets_of_index(places, "at")
+    names = [name for name in places.strided if name not in places.of_column]
+    return _offsets_of_place(names, _place(places, hook, "row"))
+
+
+def _place(places: Places, hook: Hook, row: str) -> list[str]:
+    """Return the position along each axis; `row` is the expression of that which a hook is told, or of any row."""
+    told, first, place = ("product", row, "column"), 0, list[str]()
+    for end in places.ends:
+        position = told[first]
+        for number in range(first + 1, end + 1):
+            position = f"({position} * parameters.{hook.axes[number - 1]} + {told[number]})"
+        place.append(position)
+        first = end + 1
+    return place
+
+
+def _of_column(kernel: Kernel, places: Places, hook: Hook) -> str:
+    """Return the struct and the function that read what is the same in all rows of a column; "" if nothing is."""
+    names = places.of_column
+    if not names:
+        return ""
+    members = ", ".join(f"{name}: {kernel.type_of(name)}" for name in names)
+    values = ", ".join(f"{name}_values[{name}_at]" for name in names)
+    lines = _offsets_of_place(names, _place(places, hook, "0u"))
+    head = "fn read_of_column(product: u32, column: u32) -> OfColumn"
+    return f"struct OfColumn {{ {members} }}\n{_function(head, [*lines, f'return OfColumn({values});'])}"
+
+
+def _with_parameters(declaration: Declaration, hook: Hook, kernel: Kernel, places: Places) -> Declaration:
+    """Return a declaration; to the struct of parameters those of the map are added."""
+    if not (isinstance(declaration, StructDeclaration) and declaration.name == hook.struct):
+        return declaration
+    added = [
+        StructField(declaration.position, name, TypeName(declaration.position, type_))
+        for name, type_ in own_parameters(kernel, places)
+    ]
+    return StructDeclaration(declaration.position, declaration.name, [*declaration.fields, *added])
+
+
+def _number_bindings(module: Module) -> None:
+    """Number the buffers from 0 in the order of their declaration, with the uniform block last."""
+    buffers = [variable for variable in module.declarations if isinstance(variable, GlobalVariable)]
+    ordered = sorted(
+        (variable for variable in buffers if variable.space in ("storage", "uniform")),
+        key=lambda variable: variable.space == "uniform",
+    )
+    for number, variable in enumerate(ordered):
+        binding = next(attribute for attribute in variable.attributes if attribute.name == "binding")
+        binding.arguments = [Literal(variable.position, number, type=binding.arguments[0].type)]
+
+
+# Offsets in strided arrays.
+
+
+def _offsets_of_index(places: Places, index: str, keyword: str = "let") -> list[str]:
+    """Return the statements that declare the position of the element `index` along each axis and its offsets, NAME_at.
+
+    `keyword` is "var" if they will change.
+    """
+    if not places.rank:
+        return []
+    axes = range(places.rank)
+    lines = [f"var rest = {index};"]
+    for axis in reversed(axes[1:]):
+        lines += [f"{keyword} at{axis} = rest % parameters.dim{axis};", f"rest = rest / parameters.dim{axis};"]
+    lines.append("let at0 = rest;")
+    return [*lines, *_offsets_of_place(places.strided, [f"at{axis}" for axis in axes], keyword)]
+
+
+def _offsets_of_place(names: Sequence[str], place: Sequence[str], keyword: str = "let") -> list[str]:
+    """Return the statements that declare the offsets of the element at these positions."""
+    lines = []
+    for name in names:
+        terms = " + ".join(f"{position} * parameters.{name}_stride{axis}" for axis, position in enumerate(place))
+        lines.append(f"{keyword} {name}_at = parameters.{name}_start + {terms};")
+    return lines
+
+
+def _steps(places: Places) -> list[str]:
+    """Return the statements that declare NAME_stepAXIS.
+
+    It is the distance from an element that is the last one along all axes after this axis to the element that follows.
+    """
+    lines = []
+    for name in places.strided:
+        step = f"parameters.{name}_stride{places.rank - 1}"
+        for axis in reversed(range(places.rank - 1)):
+            inner = f"parameters.dim{axis + 1} * parameters.{name}_stride{axis + 1}"
+            lines.append(f"let {name}_step{axis} = {step} + parameters.{name}_stride{axis} - {inner};")
+            step = f"{name}_step{axis}"
+    return lines
+
+
+def _next_offsets(places: Places) -> list[str]:
+    """Return the statements that change offsets to those of the next element, without dividing.
+
+    They change the positions too, but for that along the first axis, on which no step depends.
+    """
+    lines, carry, axes = [], "1u", range(places.rank - 1, 0, -1)
+    for axis in axes:
+        lines += [
+            f"at{axis} += {carry};",
+            f"let ends{axis} = at{axis} == parameters.dim{axis};",
+            f"at{axis} = select(at{axis}, 0u, ends{axis});",
+        ]
+        carry = f"select(0u, 1u, ends{axis})"
+    for name in places.strided:
+        step = f"parameters.{name}_stride{places.rank - 1}"
+        for axis in axes:
+            step = f"select({step}, {name}_step{axis - 1}, ends{axis})"
+        lines.append(f"{name}_at += {step};")
+    return lines
+
+
+def element_loop(
+    members: str,
+    bindings: Sequence[tuple[str, str, str]],
+    body: Sequence[str],
+    places: Places,
+    loop: tuple[int, int] = LOOP,
+    adjacent: bool = False,
+) -> str:
+    """Return the bindings, parameters and entry point of a kernel that runs `body` for each `index` below `size`.
+
+    Args:
+        members: of the struct of parameters, after which the bindings follow.
+        bindings: name, access and type of each.
+        body: statements; they have the offsets in strided arrays as NAME_at.
+        places: the strided arrays.
+        loop: invocations of a workgroup, and iterations of each.
+        adjacent: the elements of an invocation are adjacent, and the offsets of all but the first are found without
+            dividing. This takes half of the time where divisions take longest, on software adapters; GPUs read memory
+            fastest if it is adjacent invocations that have adjacent elements.
+    """
+    invocations, iterations = loop
+    start = f"(workgroup.x + workgroup.y * grid.x) * {invocations * iterations}u"
+    if adjacent and places.rank:
+        lines = [
+            f"let first = {start} + lane * {iterations}u;",
+            *_offsets_of_index(places, "first", "var"),
+            *_steps(places),
+            f"for (var iteration = 0u; iteration < {iterations}u; iteration++) {{",
+            "    let index = first + iteration;",
+            "    if index < parameters.size {",
+            *_indented(_indented(body)),
+            "    }",
+            *_indented(_next_offsets(places)),
+            "}",
+        ]
+    else:
+        lines = [
+            f"let first = {start} + lane;",
+            f"for (var iteration = 0u; iteration < {iterations}u; iteration++) {{",
+            f"    let index = first + iteration * {invocations}u;",
+            "    if index < parameters.size {",
+            *_indented(_indented([*_offsets_of_index(places, "index"), *body])),
+            "    }",
+            "}",
+        ]
+    text = "\n".join(_indented(lines))
+    return f"""
+struct ElementwiseParameters {{ {members} }}
+
+{shell.storage(bindings)}
+@group(0) @binding({len(bindings)}) var<uniform> parameters: ElementwiseParameters;
+
+@compute @workgroup_size({invocations})
+fn main({shell.GRID_PARAMETERS}) {{
+{text}
+}}
+"""
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]

@@ -1,0 +1,206 @@
+"""Kernels of map functions: one over arrays, or several that fusion has joined, by themselves or in another's hook."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from typing import Literal
+
+from ..kernel import INDEX, Kernel as Form, Part, Read, Type, Write, load_map_module
+from ..lower.maps import (
+    ELEMENTS_PER_WORKGROUP,
+    LOOP,
+    Hook,
+    Places,
+    hooked,
+    map_bindings,
+    map_parameters,
+    map_source,
+)
+from ..wgsl import print_wgsl, shell, syntax
+from .kernels import Binding, GeneratedKernel, Kernel, SourceKernel, bindings_of
+
+__all__ = [
+    "HOOKS",
+    "FusedKernel",
+    "MapKernel",
+    "elementwise",
+    "fused_kernel",
+    "map_form",
+    "map_kernel",
+    "operands_of",
+    "uses_index",
+]
+
+_OF_ROWS = {"stored": Hook("stored", "result_values", "RowParameters")}
+HOOKS = {
+    "convolution": {"stored": Hook("stored", "c", "ConvolutionParameters")},
+    "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
+    "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
+    "layer_norm_grad": _OF_ROWS,
+    "log_softmax_grad": _OF_ROWS,
+    "matmul": {"stored": Hook("stored", "c", "MatmulParameters", ("rows", "columns"))},
+    "softmax_grad": _OF_ROWS,
+    "sum": {"loaded": Hook("loaded", "x_values", "RowParameters"), **_OF_ROWS},
+}
+"""The kernels that let map functions in, and where."""
+
+_LONGEST = 60  # characters of a name
+_TYPES: dict[str, Type] = {"bool": "u32", "f32": "f32", "i32": "i32", "u32": "u32"}
+"""By type in WGSL that in memory."""
+
+
+class MapKernel(GeneratedKernel):
+    """A map, in a loop over elements; see `lower.maps`.
+
+    Attributes:
+        form: what it computes.
+        places: where it reads.
+        loop: the invocations of a workgroup, and the elements of each.
+        elements_per_workgroup: those of the default loop.
+    """
+
+    loop = LOOP
+    elements_per_workgroup = ELEMENTS_PER_WORKGROUP
+
+    def __init__(self, form: Form, places: Places) -> None:
+        """Use `elementwise` or `map_kernel`, which make each kernel once."""
+        self.form = form
+        self.places = places
+        self.name = form.name
+        self.overwrites = not any(read.array for read in form.reads)
+
+    @property
+    def map_module(self) -> syntax.Module:
+        """The functions."""
+        return self.form.map_module
+
+    @cached_property
+    def around(self) -> str:
+        """The text around the functions with the loop of GPUs, in which adjacent invocations have adjacent elements."""
+        return map_source(self.form, self.places, self.loop)
+
+    def wgsl_for(self, host: Literal["naga", "tint"], software: bool) -> str:
+        """Return the shader's text; on software adapters the elements of an invocation are adjacent."""
+        if not software:
+            return self.wgsl(host)
+        return f"{print_wgsl(self.map_module, host)}\n{map_source(self.form, self.places, self.loop, adjacent=True)}"
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """As the shader has them, known without making it: array targets need no shader."""
+        return map_parameters(self.form, self.places)
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """As the shader has them, known without making it."""
+        return bindings_of(map_bindings(self.form))
+
+
+class FusedKernel(Kernel):
+    """A kernel with a map before what it does, or after it.
+
+    Attributes:
+        base: the kernel.
+        hook: where the map stands in it.
+        form: the map.
+        places: where that reads.
+    """
+
+    def __init__(self, base: SourceKernel, hook: Hook, form: Form, places: Places) -> None:
+        """Use `fused_kernel`, which makes each kernel once."""
+        self.base = base
+        self.hook = hook
+        self.form = form
+        self.places = places
+        titles = (base.name, form.name) if hook.function == "stored" else (form.name, base.name)
+        self.name = "+".join(title for title in titles if title)
+        self.stays_in_bounds = base.stays_in_bounds
+        self.overwrites = base.overwrites and not any(read.array for read in form.reads)
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The complete module."""
+        return hooked(self.base.source, self.hook, self.form, self.places, self.base.constants)
+
+    @property
+    def map_module(self) -> syntax.Module:
+        """The functions alone, for array targets."""
+        return self.form.map_module
+
+
+@cache
+def operands_of(file: str, function: str) -> tuple[tuple[str, str], ...]:
+    """Return name and WGSL type of each operand of a map function: its parameters but for an element's index."""
+    parameters = _declared(file, function).parameters
+    return tuple((parameter.name, str(parameter.type)) for parameter in parameters if parameter.name != INDEX)
+
+
+@cache
+def _declared(file: str, function: str) -> syntax.Function:
+    return shell.function_of(load_map_module("elementwise", file, (function,)), function)
+
+
+def uses_index(file: str, function: str) -> bool:
+    """Return whether a map function depends on the index of an element, to which its operand `first` is added."""
+    return any(parameter.name == INDEX for parameter in _declared(file, function).parameters)
+
+
+@cache
+def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) -> MapKernel:
+    """Return the kernel of one map function.
+
+    Args:
+        file: the function stands in ``shaders/elementwise/FILE.wgsl``.
+        function: its name. A parameter of the name ``index`` gets the element's index instead of an operand.
+        operands: for each other parameter "tensor", "scalar" (a parameter of the dispatch), or "result"
+            (the old value of the result: WebGPU binds no buffer for reading and writing at once).
+        rank: number of axes of the strided tensors; 0 means that all tensors have the result's shape.
+    """
+    names = [
+        (name, _TYPES[type_], kind) for (name, type_), kind in zip(operands_of(file, function), operands, strict=True)
+    ]
+    reads = [
+        Read(name, type=type_, array="result" if kind == "result" else "")
+        for name, type_, kind in names
+        if kind != "scalar"
+    ]
+    form = Form(
+        function.rstrip("_"),
+        ("elementwise", file),
+        1,
+        tuple(reads),
+        (Part(function),),
+        (Write(function, "result", _TYPES[str(_declared(file, function).return_type)]),),
+        {name: type_ for name, type_, kind in names if kind == "scalar"},
+    )
+    return map_kernel(form, Places(rank, tuple(read.name for read in reads if not read.array) if rank else ()))
+
+
+@cache
+def map_form(
+    parts: tuple[Part, ...],
+    reads: tuple[Read, ...],
+    numbers: tuple[tuple[str, Type], ...],
+    writes: tuple[Write, ...],
+) -> Form:
+    """Return the form of several map functions, one after the other."""
+    file = next((part.file for part in parts if part.file is not None), ("", ""))
+    return Form(_titled(parts), file, 1, reads, parts, writes, dict(numbers))
+
+
+def _titled(parts: tuple[Part, ...]) -> str:
+    """Return the names of the functions; "..." stands for those for which there is no room."""
+    title = "+".join(part.function.rstrip("_") for part in parts)
+    return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."
+
+
+@cache
+def map_kernel(form: Form, places: Places) -> MapKernel:
+    """Return the kernel of a map."""
+    return MapKernel(form, places)
+
+
+@cache
+def fused_kernel(base: SourceKernel, hook: Hook, form: Form, places: Places) -> FusedKernel:
+    """Return the kernel with a map."""
+    return FusedKernel(base, hook, form, places)
