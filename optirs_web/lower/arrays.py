@@ -82,15 +82,14 @@ def lowered(kernel: Kernel, dialect: Dialect, reductions: Reductions | None = No
 
 def array_source(kernel: Kernel, dialect: Dialect) -> str:
     """Return the text of a function `_kernel`; see `Lowered`."""
+    is_numpy = dialect.name == NUMPY.name
     if kernel.reduced:
-        module = "np" if dialect is NUMPY else "jnp"
+        module = "np" if is_numpy else "jnp"
         library = {name: f"{module}.{function}" for name, function in _LIBRARY.items()} | {"or_nan": ""}
         dialect = replace(dialect, library=library)
-    elif dialect is NUMPY:
-        dialect = replace(dialect, library={"is_nan": "np.isnan"})
     functions = list(dict.fromkeys(part.function for _, part in kernel.computed))
     text = print_python(kernel.map_module, dialect, functions)
-    return _for_numpy(kernel, text) if dialect.name == NUMPY.name else f"{text}\n\n{_called(kernel)}"
+    return _for_numpy(kernel, text, dialect) if is_numpy else f"{text}\n\n{_called(kernel)}"
 
 
 def _called(kernel: Kernel) -> str:
@@ -137,17 +136,17 @@ def _function(kernel: Kernel, lines: list[str], results: Sequence[str], arrays: 
 # NumPy.
 
 
-def _for_numpy(kernel: Kernel, text: str) -> str:
+def _for_numpy(kernel: Kernel, text: str, dialect: Dialect) -> str:
     """Return the text of the functions that are called, and of the function that computes the values."""
     tree = ast.parse(text).body
     functions = {node.name: node for node in tree if isinstance(node, ast.FunctionDef)}
     integers = {f"v_{name}" for name in kernel.values if kernel.type_of(name) != "f32"}
     floats = frozenset(
-        python_name(declared.name)
+        dialect.library.get(declared.name) or python_name(declared.name)
         for declared in kernel.map_module.declarations
         if isinstance(declared, Function) and declared.return_type == F32
     )
-    statements = Statements(functions, floats, {f"v_{name}": kernel.kind_of(name) for name in kernel.values}, integers)
+    statements = Statements(functions, {f"v_{name}": kernel.kind_of(name) for name in kernel.values}, integers, floats)
     names = {value.name: f"v_{value.name}" for value in kernel.values.values()}
     for value in _computed(kernel):
         name, arguments = names[value.name], [names[argument] for argument in value.arguments]

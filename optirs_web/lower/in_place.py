@@ -14,8 +14,9 @@ from ..kernel import Kind
 
 __all__ = ["Statements"]
 
-_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
-_FUNCTIONS = frozenset({"abs", "exp", "fmax", "fmin", "log", "sqrt"})
+_OPERATORS = {ast.Add: "np.add", ast.Sub: "np.subtract", ast.Mult: "np.multiply", ast.Div: "np.divide"}
+_FUNCTIONS = frozenset({"np.abs", "np.exp", "np.fmax", "np.fmin", "np.log", "np.sqrt"})
+_HELPERS = frozenset({"_exp", "_log", "_tanh", "_sin", "_cos", "_expm1", "_log1p"})  # which have `out` too
 _FLOAT_CONSTANT = "_f_"  # how names of constants begin, see `print_python`
 
 
@@ -45,15 +46,15 @@ class Statements:
 
     Attributes:
         functions: those that are printed.
-        floats: the names of those that return float32.
         kinds: of each name.
         others: names whose values may not be float32.
+        floats: functions that return float32.
     """
 
     functions: Mapping[str, ast.FunctionDef]
-    floats: frozenset[str]
     kinds: dict[str, Kind]
     others: set[str] = field(default_factory=set)
+    floats: frozenset[str] = frozenset()
     _statements: list[_Statement] = field(default_factory=list)
 
     def element(self, name: str, function: str, arguments: Sequence[str]) -> str:
@@ -105,8 +106,8 @@ class Statements:
         function, arguments = "", list[ast.expr]()
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             function, arguments = _OPERATORS[type(node.op)], [node.left, node.right]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).removeprefix("np.") in _FUNCTIONS:
-            function, arguments = ast.unparse(node.func).removeprefix("np."), node.args
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _FUNCTIONS | _HELPERS:
+            function, arguments = ast.unparse(node.func), node.args
         if function:
             operands = [self._flat(argument, names) for argument in arguments]
             if all(map(self._is_float, operands)):
@@ -119,17 +120,17 @@ class Statements:
         return name.startswith(_FLOAT_CONSTANT) or (name in self.kinds and name not in self.others)
 
     def _called(self, function: str, operands: Sequence[str], name: str) -> str:
-        """Add a call of NumPy's function."""
+        """Add a call of a function that has a parameter `out`."""
         kinds: set[Kind] = {self.kinds.get(operand, "number") for operand in operands}
         name = name or self._fresh()
         if not ("element" in kinds or {"row", "column"} <= kinds):
             kind: Kind = "column" if "column" in kinds else "row" if "row" in kinds else "number"
-            return self._add(_Statement(name, f"np.{function}({', '.join(operands)})", tuple(operands)), kind)
-        if function == "multiply" and kinds == {"row", "column"}:
+            return self._add(_Statement(name, f"{function}({', '.join(operands)})", tuple(operands)), kind)
+        if function == "np.multiply" and kinds == {"row", "column"}:
             row, column = sorted(operands, key=lambda operand: self.kinds[operand] != "row")
             return self._add(_Statement(name, f"_outer({row}, {column}", (row, column), has_out=True), "element")
         spread = [self._spread(operand) for operand in operands]
-        call = f"np.{function}({', '.join(spread)}"
+        call = f"{function}({', '.join(spread)}"
         used = tuple(operand for operand in spread if operand in self.kinds)
         return self._add(_Statement(name, call, used, has_out=True, over_operands=True), "element")
 

@@ -95,7 +95,11 @@ class Updated(NamedTuple):
 def _select(otherwise, then, condition):
     if condition.ndim == 0:
         return then if condition else otherwise
-    return np.where(condition, then, otherwise)
+    if then.dtype.itemsize != 4:
+        return np.where(condition, then, otherwise)
+    mask = np.negative(condition.view(np.int8)).astype(np.int32)  # no branch that a processor guesses
+    bits = otherwise.view(np.int32)
+    return ((bits ^ then.view(np.int32)) & mask ^ bits).view(then.dtype)
 
 
 def squared(x):  # adam.wgsl:5:1

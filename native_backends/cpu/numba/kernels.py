@@ -11,7 +11,7 @@ import logging
 import math
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,11 @@ from ....runtime.numba_texts import numba_loops
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ....runtime.transform_kernels import TransformKernel, TransformMeasureKernel, TransformSettleKernel
 from ....wgsl import param_storage, rule_shell, shell
+from ....wgsl.python_dialects import NUMPY
 from ....wgsl.syntax import Binary, Call, Unary
 from ....wgsl.tree import walk
+from ..numpy import kernels as numpy_kernels
 from ..numpy.forms import replacement_of
-from ..numpy.kernels import bind_kernel
 from ..numpy.library import Array, Parameters
 from ..numpy.maps import only_joins
 from .loops import Loop, has_machine_code, loop_of, threads
@@ -51,6 +52,9 @@ _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _WORDS = ("blocks", "tensors", "found_inf")
 _OPERATIONS = (Binary, Unary, Call)
 
+_bind_numpy = partial(numpy_kernels.bind_kernel, dialect=NUMPY)
+"""NumPy's form of a kernel, with the bits of Numba's: when Numba takes over depends on time."""
+
 _log = logging.getLogger("optirs_web")
 
 _Run = Callable[[], None]
@@ -69,7 +73,7 @@ class NumbaKernels:
         """A call that runs the kernel over these bytes."""
         is_copy = isinstance(kernel, MapKernel) and only_joins(kernel)
         if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
-            return bind_kernel(kernel, arrays, parameters)
+            return _bind_numpy(kernel, arrays, parameters)
         candidate = self._known.get(kernel)
         if candidate is None:
             candidate = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
@@ -151,7 +155,7 @@ class _Candidate:
             self._loop = loops and loop_of(loops, self.kernel.name)
             self._is_numpys = self._loop is None
         if self._loop is None:
-            return bind_kernel(self.kernel, arrays, parameters)
+            return _bind_numpy(self.kernel, arrays, parameters)
         call = _bound(self._loop, self.kernel, arrays, parameters)
         return call if self._is_compiled or self._strict else self._tried(call, arrays, parameters)
 
@@ -176,7 +180,7 @@ class _Candidate:
                 call()
                 return
             if numpys is None:
-                numpys = bind_kernel(self.kernel, arrays, parameters)
+                numpys = _bind_numpy(self.kernel, arrays, parameters)
             numpys()
 
         return run
@@ -188,7 +192,7 @@ class _Waiting:
     def __init__(self, candidate: _Candidate, arrays: Sequence[Array], parameters: bytes) -> None:
         self._candidate = candidate
         self._arguments = arrays, parameters
-        self._call = bind_kernel(candidate.kernel, arrays, parameters)
+        self._call = _bind_numpy(candidate.kernel, arrays, parameters)
         self._is_settled = False
 
     def run(self) -> None:
@@ -237,7 +241,7 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
         size = int(values["size"])
         arguments = _of_elements(kernel, arrays, values, size)
         if not _are_within(kernel, arguments):
-            return bind_kernel(kernel, arrays, parameters)
+            return _bind_numpy(kernel, arrays, parameters)
         return loop.bound(arguments, size, threads())
     bound = _by_name(kernel, arrays)
     elements = bound["params"].nbytes // 4 if "params" in bound else 0

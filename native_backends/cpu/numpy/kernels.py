@@ -6,6 +6,7 @@ Loaded at the first kernel, so that a device can be opened and filled without th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ....runtime.rows import RowsKernel
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ....runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ....wgsl import rule_shell, shell
+from ....wgsl.python_dialects import NUMPY_IN_DOUBLE, Dialect
 from ....wgsl.transform_lookup import BAD
 from ...arrays.numpy_arrays import runs
 from . import maps, sparse
@@ -36,15 +38,17 @@ _CHUNK = 1 << 15
 """Elements handled at once: the temporaries of a map function then stay in the cache."""
 
 
-def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> Callable[[], None]:
-    """A call that runs the kernel over these bytes."""
+def bind_kernel(
+    kernel: Kernel, arrays: Sequence[Array], parameters: bytes, dialect: Dialect = NUMPY_IN_DOUBLE
+) -> Callable[[], None]:
+    """A call that runs the kernel over these bytes; `dialect` is that of maps."""
     if isinstance(kernel, MapKernel):
-        return maps.bind_map(kernel, arrays, kernel.unpack(parameters))
+        return maps.bind_map(kernel, arrays, kernel.unpack(parameters), dialect)
     names = (name for name, _ in kernel.parameters)
     values = dict(zip(names, kernel.unpack(parameters), strict=True))
     match kernel:
         case FusedKernel():
-            return maps.bind_fused(kernel, arrays, values)
+            return maps.bind_fused(kernel, arrays, values, dialect)
         case FormKernel():
             return bind_form(kernel, arrays, values)
         case SourceKernel():
@@ -74,7 +78,7 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return bind_settle_lines(BoundRule(kernel, arrays), kernel)
         case OptionKernel():
             return bind_options(kernel, arrays, values)
-    return bind_packed(kernel, arrays, parameters, bind_kernel)
+    return bind_packed(kernel, arrays, parameters, partial(bind_kernel, dialect=dialect))
 
 
 # Optimizer kernels: the shells of `wgsl.*_shell`, over arrays that go by the names of the bindings.

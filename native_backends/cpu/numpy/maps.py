@@ -13,7 +13,7 @@ from ....kernel import INDEX, Kernel, Part
 from ....lower.arrays import lowered
 from ....lower.maps import VALUE, map_bindings, own_parameters
 from ....runtime.map_kernels import FusedKernel, MapKernel
-from ....wgsl.python_dialects import NUMPY
+from ....wgsl.python_dialects import Dialect
 from ...arrays.numpy_arrays import strided
 from .forms import replacement_of
 from .library import Array, Parameters
@@ -55,14 +55,14 @@ class _Function(NamedTuple):
 
 
 @cache
-def _function(form: Kernel) -> _Function:
+def _function(form: Kernel, dialect: Dialect) -> _Function:
     names = [write.array for write in form.writes]
     reads = [
         _Array(read.name, _DTYPES[read.type], names.index(read.array) if read.array else None) for read in form.reads
     ]
     writes = [_Array(write.array, _DTYPES[write.type]) for write in form.writes]
     numbers = [_DTYPES[type_] for type_ in form.numbers.values()]
-    return _Function(*lowered(form, NUMPY), INDEX in form.used, reads, writes, numbers)
+    return _Function(*lowered(form, dialect), INDEX in form.used, reads, writes, numbers)
 
 
 class _Map(NamedTuple):
@@ -113,7 +113,11 @@ def _indices(first: int, shape: tuple[int, ...]) -> Array:
 
 
 def _map(
-    kernel: MapKernel | FusedKernel, shape: tuple[int, ...], arrays: Sequence[Array], parameters: Sequence[Any]
+    kernel: MapKernel | FusedKernel,
+    shape: tuple[int, ...],
+    arrays: Sequence[Array],
+    parameters: Sequence[Any],
+    dialect: Dialect,
 ) -> _Map:
     """Return the map over these buffers.
 
@@ -122,8 +126,9 @@ def _map(
         shape: of the results.
         arrays: bytes of what is read, then of what is written.
         parameters: those of the form, after the size.
+        dialect: in which its functions are printed.
     """
-    (rank, names, *_), function, size = kernel.places, _function(kernel.form), math.prod(shape)
+    (rank, names, *_), function, size = kernel.places, _function(kernel.form, dialect), math.prod(shape)
     starts, strides = rank, rank + len(names)
     written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
     results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
@@ -145,10 +150,12 @@ def _whole(vector: Array, shape: tuple[int, ...]) -> Array:
     return vector if len(shape) == 1 else vector.reshape(shape)
 
 
-def bind_map(kernel: MapKernel, arrays: Sequence[Array], parameters: Sequence[Any]) -> Callable[[], None]:
+def bind_map(
+    kernel: MapKernel, arrays: Sequence[Array], parameters: Sequence[Any], dialect: Dialect
+) -> Callable[[], None]:
     """A call that runs a map alone."""
     size, *own = parameters
-    bound = _map(kernel, tuple(own[: kernel.places.rank]) or (size,), arrays, own)
+    bound = _map(kernel, tuple(own[: kernel.places.rank]) or (size,), arrays, own, dialect)
     copies = _copies(kernel.form, bound) if only_joins(kernel) else []
     if not copies:
         return bound.run
@@ -202,7 +209,9 @@ def _copies(form: Kernel, bound: _Map) -> list[tuple[Array, Array]]:
     return copies if fill(value.name, (slice(None),) * len(shape)) else []
 
 
-def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
+def bind_fused(
+    kernel: FusedKernel, arrays: Sequence[Array], values: Parameters, dialect: Dialect
+) -> Callable[[], None]:
     """A call that runs a kernel with a map before or after it."""
     form, hook, replacement = kernel.form, kernel.hook, replacement_of(kernel.base)
     bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
@@ -214,7 +223,7 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
     first = f"{form.writes[0].array}_values"
     between = np.empty(4 * size, np.uint8)
     named = {**bound, f"{VALUE}_values": between, first: bound[hook.binding] if is_stored else between}
-    whole = _map(kernel, shape, [named[name] for name, _, _ in map_bindings(form)], parameters)
+    whole = _map(kernel, shape, [named[name] for name, _, _ in map_bindings(form)], parameters, dialect)
     number = [read.name for read in form.reads].index(VALUE) if is_stored else 0
     del between, named
 
