@@ -126,17 +126,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One element of each row of an array that is read.
+    """One element of each row of an array that is read; or in a map one of a table, along an axis of its own.
 
     Attributes:
         name: of the value.
-        array: of elements, or of columns.
+        array: of elements, or of columns. In a map nothing else is read of it.
         at: the value that says which, a u32 below the number of columns; of a segment where there are segments.
+        fill: in a map the value where `at` is beyond the axis.
     """
 
     name: str
     array: str
     at: str
+    fill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +341,17 @@ class Kernel:
         array, at = values.get(take.array), values.get(latest.get(take.at, ""))
         if array is None or at is None or not isinstance(array.source, Read):
             raise self._error(f"'{take.name}' is taken from '{take.array}' at '{take.at}'; there are {list(latest)}")
+        if not self.reduced:
+            return Value(take.name, frozenset(), (array.name, at.name, latest[take.fill]), take)
         if array.level & {*self.reduced} or at.level != {*self.reduced}:
             raise self._error(f"'{take.name}' is taken from what has no columns, or where no value of rows says")
         return Value(take.name, frozenset(self.reduced), (array.name, at.name), take)
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """In a map, the arrays of which elements are taken."""
+        takes = [] if self.reduced else [part for part in self.parts if isinstance(part, Take)]
+        return frozenset(take.array for take in takes)
 
     @cached_property
     def used(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Routines that copy and add up elements by index: parts of tensors, gather, scatter, join, the largest of windows."""
+"""Routines that copy and add up elements by index: parts of tensors, scatter, join, the largest of windows."""
 
 from __future__ import annotations
 
@@ -34,24 +34,6 @@ def _indices_of_entries(xp: Any, p: Parameters, indices: Array, outer: int) -> A
     return xp.strided(xp.ints(indices), 0, shape, strides)
 
 
-def _gather(xp: Any, p: Parameters, values: Array, indices: Array, result: Array) -> Results:
-    length, count, inner = p["length"], p["count"], p["inner"]
-    target = xp.words(result)[: p["size"]].reshape(p["size"] // (count * inner), count, inner)
-    outer = target.shape[0]
-    if not length:
-        return (xp.put(xp.words(result), xp.full(target.shape, p["missing"], dtype=target.dtype)),)
-    source = xp.words(values)[: outer * length * inner].reshape(outer, length, inner)
-    positions = _indices_of_entries(xp, p, indices, outer)
-    if p["wraps"]:
-        positions = xp.where(positions < 0, positions + length, positions)
-    is_missing = (positions < 0) | (positions >= length)
-    if _is_shared(p):
-        taken = xp.into(target, xp.take, source, positions.reshape(-1), axis=1, mode="clip")
-    else:
-        taken = xp.taken_along(source, positions, target)
-    return (xp.put(xp.words(result), xp.masked(taken, is_missing, p["missing"])),)
-
-
 def _scatter(xp: Any, p: Parameters, values: Array, indices: Array, sums: Array) -> Results:
     length, count, inner, entries = p["length"], p["count"], p["inner"], slice(p["first"], p["end"])
     outer = p["size"] // (length * inner)
@@ -81,7 +63,6 @@ def _join(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:
 
 
 ROUTINES: dict[str, Callable[..., Results]] = {
-    "gather": _gather,
     "join": _join,
     "place": _place,
     "scatter": _scatter,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -66,12 +67,16 @@ def _computed(
     """Return the new contents of the arrays that the form writes, by binding."""
     form, places = kernel.form, kernel.places
     shape = tuple(values[f"dim{axis}"] for axis in range(places.rank)) or (size,)
-    operands = []
+    operands: list[Any] = []
     for read in form.reads:
-        vector = as_type(bound[f"{read.array or read.name}_values"], DTYPES[read.type])
-        if read.name in places.strided:
-            strides = [values[f"{read.name}_stride{axis}"] for axis in range(places.rank)]
-            operands.append(strided(vector, values[f"{read.name}_start"], shape, strides))
+        name, vector = read.name, as_type(bound[f"{read.array or read.name}_values"], DTYPES[read.type])
+        if name in places.strided:
+            strides = tuple(values[f"{name}_stride{axis}"] for axis in range(places.rank))
+            start = values[f"{name}_start"]
+            if name in form.tables:
+                operands.append(partial(_taken, vector, start, shape, strides, _axis_of(name, values)))
+            else:
+                operands.append(strided(vector, start, shape, strides, broadcast_axes=places.rank))
         else:
             operands.append(vector[: math.prod(shape)].reshape(shape))
     numbers = [jnp.asarray(values[name], DTYPES[type_]) for name, type_ in form.numbers.items()]
@@ -81,6 +86,54 @@ def _computed(
         f"{write.array}_values": _put(as_type(bound[f"{write.array}_values"], DTYPES[write.type]), result, shape)
         for write, result in zip(form.writes, results, strict=True)
     }
+
+
+def _axis_of(table: str, values: Values) -> tuple[int, int]:
+    """Return the distance of elements along a table's own axis, and their number."""
+    return values[f"{table}_step"], values[f"{table}_length"]
+
+
+def _taken(
+    vector: Array,
+    start: Any,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    own: tuple[int, int],
+    at: Array,
+    fill: Array,
+) -> Array:
+    """Return the elements of a table at places along its own axis, and `fill` where that has none.
+
+    Args:
+        vector: of the table.
+        start: its first element in that.
+        shape: of the map.
+        strides: along its axes.
+        own: of `_axis_of`.
+        at: u32, of length 1 along the axes along which it is the same.
+        fill: a number.
+    """
+    step, length = own
+    if not length:
+        return jnp.full(shape, fill, vector.dtype)
+    at = jnp.asarray(at)
+    at = at.reshape(at.shape or (1,) * len(shape))
+    within = jnp.minimum(at, np.uint32(length - 1)).astype(np.int32)
+    moving = [axis for axis, size in enumerate(at.shape) if size > 1]
+    axis = moving[0] if moving else next((number for number, stride in enumerate(strides) if not stride), None)
+    if len(moving) <= 1 and axis is not None and not strides[axis]:
+        table = strided(
+            vector, start, (*shape[:axis], length, *shape[axis + 1 :]), (*strides[:axis], step, *strides[axis + 1 :])
+        )
+        places = jnp.broadcast_to(within.reshape(-1), (shape[axis],))
+        found = jnp.take(table, places, axis=axis, mode="clip")
+    else:
+        places = within * step + start
+        for number, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+            along = (1,) * number + (size,) + (1,) * (len(shape) - number - 1)
+            places = places + (lax.iota(np.int32, size) * stride).reshape(along)
+        found = vector.at[places].get(mode="clip")
+    return jnp.where(at < np.uint32(length), found, fill)
 
 
 def _put(old: Array, result: Any, shape: tuple[int, ...]) -> Array:

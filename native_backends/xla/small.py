@@ -8,6 +8,7 @@ buffer. Programs, and launches over more elements, are compiled for their shapes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -101,7 +102,7 @@ def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
     for axis in reversed(range(places.rank)):
         positions.insert(0, remaining % p[f"dim{axis}"] if axis else remaining)
         remaining = remaining // p[f"dim{axis}"]
-    bindings, operands = iter(range(len(elements.arrays))), list[Array]()
+    bindings, operands = iter(range(len(elements.arrays))), list[Any]()
     for read in form.reads:
         if read.array:
             operands.append(as_type(elements.old, DTYPES[read.type]))
@@ -109,10 +110,19 @@ def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
         index = p[f"{read.name}_start"] if read.name in places.strided else elements.index
         for axis, position in enumerate(positions if read.name in places.strided else ()):
             index = index + position * p[f"{read.name}_stride{axis}"]
-        operands.append(elements.read(next(bindings), index, DTYPES[read.type]))
+        load = partial(elements.read, next(bindings), dtype=DTYPES[read.type])
+        if read.name in form.tables:
+            operands.append(partial(_taken, load, index, p[f"{read.name}_step"], p[f"{read.name}_length"]))
+        else:
+            operands.append(load(index))
     index = elements.index if INDEX in form.used else None
     (result,) = lowered(form, JAX).call(index, *operands, *(p[name] for name in form.numbers))
     return jnp.asarray(result, DTYPES[form.writes[0].type])
+
+
+def _taken(load: Callable[[Array], Array], first: Array, step: Array, length: Array, at: Array, fill: Array) -> Array:
+    """Return the elements of a table at places along its own axis, and `fill` where that has none."""
+    return jnp.where(at < length, load(first + at * step), fill)
 
 
 def _matmul(p: Values, elements: _Elements) -> Array:
@@ -152,18 +162,7 @@ def _place(p: Values, elements: _Elements) -> Array:
     return jnp.where(is_inside, elements.read(0, word), p["fill"])
 
 
-def _gather(p: Values, elements: _Elements) -> Array:
-    column, row = elements.index % p["inner"], elements.index // p["inner"]
-    entry, outer = row % p["count"], row // p["count"]
-    at = outer * p["outer_stride"] + entry * p["entry_stride"] + column * p["inner_stride"]
-    index = elements.read(1, at, np.int32)
-    position = as_type(index, np.uint32) + jnp.where((index < 0) & (p["wraps"] != 0), p["length"], np.uint32(0))
-    values = elements.read(0, (outer * p["length"] + position) * p["inner"] + column)
-    return jnp.where(position < p["length"], values, p["missing"])
-
-
 _SMALL: dict[str, Callable[[Values, _Elements], Array]] = {
-    "gather": _gather,
     "matmul": _matmul,
     "place": _place,
     "sum": _sum,

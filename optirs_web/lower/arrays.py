@@ -58,7 +58,8 @@ class Lowered(NamedTuple):
     Attributes:
         call: takes the number of columns and the column at which each row begins, or of a map the indices of elements;
             the arrays that are read, the numbers, and for NumPy the arrays that are written for elements and as many
-            others of that shape as `memory` says. It returns what is written, in NumPy perhaps elsewhere.
+            others of that shape as `memory` says. In place of a table it takes a call: `table(at, fill)` returns the
+            elements, in NumPy written to `out`. It returns what is written, in NumPy perhaps elsewhere.
         memory: number of arrays.
     """
 
@@ -107,7 +108,8 @@ def _computed(kernel: Kernel) -> Iterator[Value]:
 
 def _call(value: Value) -> str:
     if isinstance(value.source, Take):
-        return f"_taken({', '.join(f'v_{name}' for name in value.arguments)})"
+        table, *others = (f"v_{name}" for name in value.arguments)
+        return f"{table}({', '.join(others)})" if value.source.fill else f"_taken({table}, {', '.join(others)})"
     assert value.part is not None
     return f"{python_name(value.part.function)}({', '.join(f'v_{name}' for name in value.arguments)})"
 
@@ -151,7 +153,8 @@ def _for_numpy(kernel: Kernel, text: str, dialect: Dialect) -> str:
     for value in _computed(kernel):
         name, arguments = names[value.name], [names[argument] for argument in value.arguments]
         if value.part is None:
-            statements.other(name, _call(value), arguments)
+            is_float = value.source.fill and kernel.type_of(value.name) == "f32"
+            statements.other(name, _call(value), arguments, has_out=is_float)
             continue
         function = python_name(value.part.function)
         if kernel.level_of_call(value):

@@ -74,9 +74,11 @@ class Statements:
             raise UnsupportedError(f"'{function}' has one value for all elements, {computed}")
         return computed
 
-    def other(self, name: str, call: str, operands: Iterable[str]) -> None:
-        """Add a call whose value, not of elements, is in new memory."""
-        self._statements.append(_Statement(name, call, tuple(operands)))
+    def other(self, name: str, call: str, operands: Iterable[str], *, has_out: bool = False) -> None:
+        """Add a call whose value is in new memory, or of elements where it is told by `out`."""
+        self._statements.append(
+            _Statement(name, call.removesuffix(")") if has_out else call, tuple(operands), has_out=has_out)
+        )
 
     def converted(self, name: str, elements: str) -> str:
         """Add the conversion of bools to u32; return the name."""

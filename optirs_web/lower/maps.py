@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal as OneOf, NamedTuple
 
-from ..kernel import INDEX, Kernel, Part, Read
+from ..kernel import INDEX, Kernel, Part, Read, Take
 from ..wgsl import link, parse, shell
 from ..wgsl.syntax import (
     Declaration,
@@ -51,7 +51,8 @@ VALUE = "value"
 class Places(NamedTuple):
     """Where the elements are that a map reads.
 
-    A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS.
+    A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS. A table
+    is strided, and has the length of its own axis, NAME_length, and the distance of elements along that, NAME_step.
 
     Attributes:
         rank: number of axes of the strided arrays; 0 if there are none.
@@ -94,6 +95,7 @@ def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...
     names = [f"dim{axis}" for axis in axes]
     names += [f"{name}_start" for name in places.strided]
     names += [f"{name}_stride{axis}" for name in places.strided for axis in axes]
+    names += [f"{name}_{word}" for name in places.strided if name in kernel.tables for word in ("step", "length")]
     return (*((name, "u32") for name in names), *kernel.numbers.items())
 
 
@@ -140,6 +142,8 @@ def _computed(
         match value.source:
             case Read(array=array) if array:
                 expression = f"{buffers[array]}[{index}]"
+            case Read() if name in kernel.tables:
+                continue
             case Read() if name in places.of_column:
                 expression = f"of_column.{name}"
             case Read():
@@ -147,6 +151,12 @@ def _computed(
             case Part() as part:
                 expression = f"{part.function}({', '.join(expressions[argument] for argument in value.arguments)})"
                 expression = f"u32({expression})" if kernel.returns_bool(part) else expression
+            case Take(array=array):
+                at, fill = (expressions[argument] for argument in value.arguments[1:])
+                element = f"{array}_values[{array}_at + {at} * parameters.{array}_step]"
+                lines += [f"var v_{name} = {fill};", f"if {at} < parameters.{array}_length {{ v_{name} = {element}; }}"]
+                expressions[name] = f"v_{name}"
+                continue
         expressions[name] = f"v_{name}"
         lines.append(f"let v_{name} = {expression};")
     return lines, expressions

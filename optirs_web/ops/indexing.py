@@ -12,7 +12,7 @@ from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
 from ..hostdata import HostData, host_data
 from ..runtime.device import Device
-from ..runtime.dtypes import FLOAT32, INT32
+from ..runtime.dtypes import INT32
 from ..sparse import SparseRows
 from ..tensors import Tensor, tensor
 from .arithmetic import add
@@ -20,7 +20,7 @@ from .launch import Shape, apply, need_float32, need_one_device
 from .lookup import Lookup, along, elementwise, looked_up, spread
 from .reduce import normalize_axes
 from .shape import reshape
-from .slices import bits_of, parsed, part_of
+from .slices import parsed, part_of
 
 __all__ = ["embedding", "flip", "gather", "getitem", "scatter_add", "take"]
 
@@ -267,5 +267,5 @@ def _lookup(x: Tensor, lookup: Lookup, shape: Shape, padding: int | None = None,
         return spread(g, settled, x_shape)
 
     x_shape = x.shape
-    missing = bits_of(math.nan, FLOAT32) if x.dtype is FLOAT32 else 0
+    missing = math.nan if x.dtype.wgsl == "f32" else 0
     return record(looked_up(x, lookup, shape, missing), (x, rule))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..autograd import record
 from ..runtime.dtypes import BOOL, FLOAT32, INT32
 from ..runtime.kernels import cooperative
+from ..runtime.map_kernels import gather
 from ..tensors import Tensor, empty
 from .creation import full
 from .launch import Shape, apply, apply_in_place, contiguous, write_into
@@ -67,10 +68,10 @@ def elementwise(index: Tensor, shape: Shape, axis: int) -> Lookup:
     return Lookup(contiguous(index), outer, shape[axis], inner, count, (count * inner, inner, 1), wraps=True)
 
 
-def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: int) -> Tensor:
-    """Return the elements at the indices. `missing` is the 32-bit word for an index out of range. Leaves no history."""
+def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: float) -> Tensor:
+    """Return the elements at the indices. `missing` is for an index out of range. Leaves no history."""
     if not x.size:
-        return full(shape, math.nan if missing else 0, x.device, x.dtype)
+        return full(shape, missing, x.device, x.dtype)
     x = contiguous(x.detach())
     result = empty(shape, x.dtype, x.device)
     if fits(x.view, lookup.indices.view, result.view):
@@ -82,13 +83,17 @@ def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: int) -> Tensor:
     return result
 
 
-def _look_up(result: Tensor, x: Tensor, lookup: Lookup, missing: int) -> None:
-    parameters = (result.size, lookup.entries, lookup.inner, lookup.length, *lookup.strides, int(lookup.wraps), missing)
-    views = [x.view, lookup.indices.view, result.view]
-    x.device.dispatch(cooperative("gather"), views, -(-result.size // _THREADS), parameters)
+def _look_up(result: Tensor, x: Tensor, lookup: Lookup, missing: float) -> None:
+    outer, length, inner = lookup.outer, lookup.length, lookup.inner
+    kernel = gather(x.dtype.wgsl, 3, wraps=lookup.wraps)
+    dims, strides = (outer, lookup.entries, inner), (*lookup.strides, length * inner, 0, 1)
+    numbers = (missing, *([length] if lookup.wraps else []))
+    views = [lookup.indices.view, x.view, result.view]
+    groups = -(-result.size // kernel.elements_per_workgroup)
+    x.device.dispatch(kernel, views, groups, (result.size, *dims, 0, 0, *strides, inner, length, *numbers))
 
 
-def _look_up_into(result: Tensor, x: Tensor, indices: Tensor, missing: int) -> None:
+def _look_up_into(result: Tensor, x: Tensor, indices: Tensor, missing: float) -> None:
     """Enqueue the copy in parts, by indices that have all axes of the result and do not count from the end."""
     parts = cut([result, indices])
     x_parts = cut([x])
@@ -106,7 +111,7 @@ def _look_up_into(result: Tensor, x: Tensor, indices: Tensor, missing: int) -> N
             compute_part(result, axis, start, length, compute)
 
 
-def _look_up_in_table_parts(result: Tensor, x: Tensor, indices: Tensor, missing: int, length: int) -> None:
+def _look_up_in_table_parts(result: Tensor, x: Tensor, indices: Tensor, missing: float, length: int) -> None:
     """Enqueue the copy where a binding holds `length` elements of the axis: one pass for each part of the axis."""
     merged: Tensor | None = None
     compact = _without_repeats(indices)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..kernel import Part
 from ..lower.maps import Hook
 from .backend import Capabilities
 from .blocked_products import Layout, blocked_product
@@ -222,7 +223,7 @@ class Nodes:
         written = {output.view.buffer for output in expression.outputs}
         functions: dict[str, tuple[str, str] | None] = {}
         for part in expression.parts:
-            if functions.setdefault(part.function, part.file) != part.file:
+            if isinstance(part, Part) and functions.setdefault(part.function, part.file) != part.file:
                 return False
         buffers = len(expression.tensors) + len(expression.outputs) + bound
         return buffers <= self.most_buffers and not read & written and len(expression.parts) <= _MOST_PARTS

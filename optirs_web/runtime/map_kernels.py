@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import Literal
 
-from ..kernel import INDEX, Kernel as Form, Part, Read, Type, Write, load_map_module
+from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write, load_map_module
 from ..lower.maps import (
     ELEMENTS_PER_WORKGROUP,
     LOOP,
@@ -25,6 +25,7 @@ __all__ = [
     "MapKernel",
     "elementwise",
     "fused_kernel",
+    "gather",
     "map_form",
     "map_kernel",
     "operands_of",
@@ -177,20 +178,41 @@ def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) 
 
 
 @cache
+def gather(type_: Type, rank: int, *, wraps: bool) -> MapKernel:
+    """Return the kernel that takes elements of a table at int32 positions.
+
+    `position` and `table` are strided along `rank` axes, the table along its own besides; `missing` is for a position that
+    is not within it. With `wraps` negative ones count from the end, which needs its `length` once more.
+    """
+    place = Part("place_from_either_end" if wraps else "place_from_start", gives="place")
+    numbers: dict[str, Type] = {"missing": type_, **({"length": "i32"} if wraps else {})}
+    form = Form(
+        "gather",
+        ("elementwise", "indexing"),
+        1,
+        (Read("position", type="i32"), Read("table", type=type_)),
+        (place, Take("found", "table", "place", "missing")),
+        (Write("found", "result", type_),),
+        numbers,
+    )
+    return map_kernel(form, Places(rank, ("position", "table")))
+
+
+@cache
 def map_form(
-    parts: tuple[Part, ...],
+    parts: tuple[Part | Take, ...],
     reads: tuple[Read, ...],
     numbers: tuple[tuple[str, Type], ...],
     writes: tuple[Write, ...],
 ) -> Form:
-    """Return the form of several map functions, one after the other."""
-    file = next((part.file for part in parts if part.file is not None), ("", ""))
+    """Return the form of several map functions, one after the other, and of what they take from tables."""
+    file = next((part.file for part in parts if isinstance(part, Part) and part.file is not None), ("", ""))
     return Form(_titled(parts), file, 1, reads, parts, writes, dict(numbers))
 
 
-def _titled(parts: tuple[Part, ...]) -> str:
+def _titled(parts: tuple[Part | Take, ...]) -> str:
     """Return the names of the functions; "..." stands for those for which there is no room."""
-    title = "+".join(part.function.rstrip("_") for part in parts)
+    title = "+".join(part.function.rstrip("_") if isinstance(part, Part) else "gather" for part in parts)
     return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."
 
 

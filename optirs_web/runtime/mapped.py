@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ..kernel import INDEX, Kernel as Form, Part, Read, Type, Write, load_map_module
+from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write, load_map_module
 from ..lower.maps import VALUE, Places
 from ..wgsl.tree import walk
 from .buffer import View
@@ -36,12 +36,21 @@ Shape = tuple[int, ...]
 
 
 class StridedView(NamedTuple):
-    """A tensor as map functions read it: memory, WGSL type, offset of the first element, and strides along the axes."""
+    """A tensor as map functions read it.
+
+    Attributes:
+        view: the memory.
+        type: of an element.
+        start: offset of the first element.
+        strides: along the axes.
+        table: the distance of elements along an axis of its own, and their number, if elements are taken along that.
+    """
 
     view: View
     type: Type
     start: int
     strides: Shape
+    table: tuple[int, int] | None = None
 
 
 class Output(NamedTuple):
@@ -60,14 +69,14 @@ class Mapped(NamedTuple):
 
     Attributes:
         dims: the sizes of the axes; results are contiguous.
-        parts: the functions, in order, with their arguments.
+        parts: the functions, with their arguments, and what is taken from tables, in order.
         tensors: the strided views that they read.
         scalars: the types and values of their numbers.
         outputs: the results that they write.
     """
 
     dims: Shape
-    parts: tuple[Part, ...]
+    parts: tuple[Part | Take, ...]
     tensors: tuple[StridedView, ...]
     scalars: tuple[tuple[Type, float], ...]
     outputs: tuple[Output, ...]
@@ -85,18 +94,18 @@ class Mapped(NamedTuple):
     @property
     def uses_index(self) -> bool:
         """The functions depend on the index of an element."""
-        return any(INDEX in (part.arguments or ()) for part in self.parts)
+        return any(INDEX in _needed_by(part) for part in self.parts)
 
     @property
     def uses_old(self) -> bool:
         """The functions depend on what an output has before."""
-        return any(name.startswith(_OLD) for part in self.parts for name in part.arguments or ())
+        return any(name.startswith(_OLD) for part in self.parts for name in _needed_by(part))
 
     def is_flat(self, number: int) -> bool:
         """The tensor's elements lie in the order of the results."""
         tensor = self.tensors[number]
         steps = zip(self.dims, tensor.strides, row_major(self.dims), strict=True)
-        return tensor.start == 0 and all(size == 1 or stride == wanted for size, stride, wanted in steps)
+        return tensor.start == 0 and tensor.table is None and all(size == 1 or stride == wanted for size, stride, wanted in steps)
 
     def reads_all(self, number: int) -> bool:
         """Each result reads the element of the tensor at its own place, and there are no others."""
@@ -117,6 +126,14 @@ def row_major(dims: Shape) -> Shape:
     return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
+_TAKE_COST = 8
+"""Operations that take as long as reading an element anywhere, about."""
+
+
+def _needed_by(part: Part | Take) -> tuple[str, ...]:
+    return part.arguments or () if isinstance(part, Part) else (part.array, part.at, part.fill)
+
+
 @cache
 def _cost(file: tuple[str, str], function: str) -> int:
     module = load_map_module(*file, (function,))
@@ -125,7 +142,8 @@ def _cost(file: tuple[str, str], function: str) -> int:
 
 def cost_of(expression: Mapped) -> int:
     """Operations for each element, about."""
-    return sum(_cost(part.file, part.function) for part in expression.parts if part.file is not None)
+    parts = expression.parts
+    return sum(_cost(part.file, part.function) if isinstance(part, Part) and part.file else _TAKE_COST for part in parts)
 
 
 class _Numbered(NamedTuple):
@@ -135,13 +153,15 @@ class _Numbered(NamedTuple):
         parts: with numbered arguments.
         types: of tensors.
         strided: for each tensor, whether it is.
+        tables: for each tensor, whether it is a table.
         scalars: types.
         outputs: type and value of each.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Part | Take, ...]
     types: tuple[Type, ...]
     strided: tuple[bool, ...]
+    tables: tuple[bool, ...]
     scalars: tuple[Type, ...]
     outputs: tuple[tuple[Type, str], ...]
 
@@ -154,20 +174,21 @@ def _numbered(kernel: MapKernel) -> _Numbered:
     names = {read.name: f"x{number}" for number, read in enumerate(tensors)}
     names |= {read.name: old(arrays.index(read.array)) for read in form.reads if read.array}
     names |= {name: f"s{number}" for number, name in enumerate(form.numbers)} | {INDEX: INDEX}
-    names |= {value.name: f"t{number}" for number, (value, _) in enumerate(form.computed)}
-    parts = tuple(
-        Part(
-            part.function,
-            gives=names[value.name],
-            file=part.file or form.file,
-            arguments=tuple(names[name] for name in value.arguments),
-        )
-        for value, part in form.computed
-    )
+    computed = [value for value in form.values.values() if isinstance(value.source, Part | Take)]
+    names |= {value.name: f"t{number}" for number, value in enumerate(computed)}
+    parts: list[Part | Take] = []
+    for value in computed:
+        arguments = tuple(names[name] for name in value.arguments)
+        if value.part is None:
+            parts.append(Take(names[value.name], *arguments))
+        else:
+            file = value.part.file or form.file
+            parts.append(Part(value.part.function, gives=names[value.name], file=file, arguments=arguments))
     return _Numbered(
-        parts,
+        tuple(parts),
         tuple(read.type for read in tensors),
         tuple(read.name in kernel.places.strided for read in tensors),
+        tuple(read.name in form.tables for read in tensors),
         tuple(form.numbers.values()),
         tuple((write.type, names[form.written[write.array].name]) for write in form.writes),
     )
@@ -186,20 +207,22 @@ def mapped(launch: Launch) -> Mapped | None:
     dims = tuple(map(int, parameters[1 : 1 + rank])) if rank else (size,)
     starts = 1 + rank
     strides = starts + len(kernel.places.strided)
+    words = strides + rank * len(kernel.places.strided)  # of tables
     flat = row_major(dims)
     tensors: list[StridedView] = []
-    for view, type_, is_strided in zip(launch.views, form.types, form.strided, strict=False):
+    for view, type_, is_strided, is_table in zip(launch.views, form.types, form.strided, form.tables, strict=False):
         if is_strided:
             own = tuple(map(int, parameters[strides : strides + rank]))
-            tensors.append(StridedView(view, type_, int(parameters[starts]), own))
-            starts, strides = starts + 1, strides + rank
+            table = (int(parameters[words]), int(parameters[words + 1])) if is_table else None
+            tensors.append(StridedView(view, type_, int(parameters[starts]), own, table))
+            starts, strides, words = starts + 1, strides + rank, words + 2 * is_table
         else:
             tensors.append(StridedView(view, type_, 0, flat))
     return Mapped(
         dims,
         form.parts,
         tuple(tensors),
-        tuple(zip(form.scalars, parameters[strides:], strict=True)),
+        tuple(zip(form.scalars, parameters[words:], strict=True)),
         tuple(Output(view, *output) for view, output in zip(outputs, form.outputs, strict=True)),
     )
 
@@ -272,17 +295,17 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
     )
 
 
-def _renamed(parts: Iterable[Part], names: Mapping[str, str]) -> tuple[Part, ...]:
+def _renamed(parts: Iterable[Part | Take], names: Mapping[str, str]) -> tuple[Part | Take, ...]:
     """Return the parts with other names for what they give and are given."""
-    return tuple(
-        Part(
-            part.function,
-            gives=names.get(part.gives, part.gives),
-            file=part.file,
-            arguments=tuple(names.get(name, name) for name in part.arguments or ()),
-        )
-        for part in parts
-    )
+    renamed: list[Part | Take] = []
+    for part in parts:
+        needed = tuple(names.get(name, name) for name in _needed_by(part))
+        if isinstance(part, Take):
+            renamed.append(Take(names.get(part.name, part.name), *needed))
+        else:
+            gives = names.get(part.gives, part.gives)
+            renamed.append(Part(part.function, gives=gives, file=part.file, arguments=needed))
+    return tuple(renamed)
 
 
 def _renamed_outputs(outputs: Iterable[Output], names: Mapping[str, str]) -> tuple[Output, ...]:
@@ -332,7 +355,8 @@ def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
 def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[int | float]]:
     """Return the form of an expression, where that reads, and the parameters of a launch of it except the size.
 
-    These are, in order, the dims, then starts and strides of tensors that are not flat, and the scalars.
+    These are, in order, the dims, then starts and strides of tensors that are not flat, steps and lengths of tables, and
+    the scalars.
 
     Args:
         expression: what it computes.
@@ -348,7 +372,7 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
         len(dims),
         tuple(f"x{number}" for number in strided),
         ends,
-        tuple(f"x{n}" for n, tensor in zip(strided, tensors, strict=True) if ends and tensor.strides[of_rows] == 0),
+        tuple(f"x{n}" for n, tensor in zip(strided, tensors, strict=True) if ends and tensor.strides[of_rows] == 0 and tensor.table is None),
     )
     form = _form(
         expression.parts,
@@ -357,18 +381,19 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
         tuple((output.type, output.value) for output in expression.outputs),
     )
     strides = [stride for tensor in tensors for stride in tensor.strides]
+    strides += [word for tensor in tensors for word in tensor.table or ()]
     numbers = [value for _, value in expression.scalars]
     return form, places, [*dims, *(tensor.start for tensor in tensors), *strides, *numbers]
 
 
 @cache
 def _form(
-    parts: tuple[Part, ...],
+    parts: tuple[Part | Take, ...],
     types: tuple[Type, ...],
     scalars: tuple[Type, ...],
     outputs: tuple[tuple[Type, str], ...],
 ) -> Form:
-    used = {name for part in parts for name in part.arguments or ()} | {value for _, value in outputs}
+    used = {name for part in parts for name in _needed_by(part)} | {value for _, value in outputs}
     reads = [Read(f"x{number}", type=type_) for number, type_ in enumerate(types)]
     if VALUE in used:
         reads.append(Read(VALUE))

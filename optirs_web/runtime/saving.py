@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ..kernel import Part
+from ..kernel import Part, Take
 from ..lower.maps import ELEMENTS_PER_WORKGROUP
 from .backend import Capabilities
 from .buffer import Buffer, View
@@ -126,7 +126,7 @@ def _for_result(launch: Launch, capabilities: Capabilities) -> Launch | None:
     """Return a launch for the last result alone, of map functions, rows of a table or normalized rows; or None."""
     if launch.kernel.name == "layer_norm":
         return _normalized(launch, capabilities)
-    return launch if launch.kernel.name == "gather" or mapped(launch) is not None else None
+    return launch if mapped(launch) is not None else None
 
 
 def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
@@ -140,11 +140,12 @@ def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
     present = [name for name in strides if f"{name}_values" in views]
     tensors = [StridedView(views[f"{name}_values"], "f32", 0, strides[name]) for name in present]
     names = {name: f"x{number}" for number, name in enumerate(present)}
-    parts: list[Part] = []
+    parts: list[Part | Take] = []
 
     def computed(function: str, *arguments: str) -> str:
-        parts.append(Part(function, gives=f"t{len(parts)}", file=("elementwise", function), arguments=arguments))
-        return parts[-1].gives
+        name = f"t{len(parts)}"
+        parts.append(Part(function, gives=name, file=("elementwise", function), arguments=arguments))
+        return name
 
     centred = computed("subtract", names["x"], names["mean"])
     factor = computed("multiply", names["scale"], names["weight"]) if "weight" in present else names["scale"]

@@ -28,3 +28,13 @@ fn flat_place(place: i32, index: u32, first: u32, length: i32, count: i32, inner
     let row = at / (count * inner) * length + place;
     return select(-1, row * inner + at % inner, place >= 0 && place < length);
 }
+
+// The place along an axis of a position in it; one that is beyond any axis for a negative position.
+fn place_from_start(position: i32) -> u32 {
+    return bitcast<u32>(position);
+}
+
+// And where negative positions count from the end.
+fn place_from_either_end(position: i32, length: i32) -> u32 {
+    return bitcast<u32>(select(position, position + length, position < 0));
+}

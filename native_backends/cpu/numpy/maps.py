@@ -17,6 +17,7 @@ from ....wgsl.python_dialects import Dialect
 from ...arrays.numpy_arrays import strided
 from .forms import replacement_of
 from .library import Array, Parameters
+from .tables import Table
 
 __all__ = ["bind_fused", "bind_map", "only_joins"]
 
@@ -32,6 +33,7 @@ class _Array(NamedTuple):
     name: str
     dtype: Any
     result: int | None = None
+    is_table: bool = False
 
 
 class _Function(NamedTuple):
@@ -58,7 +60,13 @@ class _Function(NamedTuple):
 def _function(form: Kernel, dialect: Dialect) -> _Function:
     names = [write.array for write in form.writes]
     reads = [
-        _Array(read.name, _DTYPES[read.type], names.index(read.array) if read.array else None) for read in form.reads
+        _Array(
+            read.name,
+            _DTYPES[read.type],
+            names.index(read.array) if read.array else None,
+            read.name in form.tables,
+        )
+        for read in form.reads
     ]
     writes = [_Array(write.array, _DTYPES[write.type]) for write in form.writes]
     numbers = [_DTYPES[type_] for type_ in form.numbers.values()]
@@ -78,7 +86,7 @@ class _Map(NamedTuple):
 
     function: _Function
     shape: tuple[int, ...]
-    reads: list[Array]
+    reads: list[Array | Table]
     numbers: list[Any]
     results: list[Array]
 
@@ -94,9 +102,10 @@ class _Map(NamedTuple):
             part = slice(first, first + rows)
             targets = [result[part] for result in self.results]
             own = [array[: len(targets[0])] for array in memory]
-            self._compute(first, [array[part] for array in self.reads], targets, own)
+            reads = [array if array.shape[0] == 1 else array[part] for array in self.reads]
+            self._compute(first, reads, targets, own)
 
-    def _compute(self, first: int, reads: Sequence[Array], targets: Sequence[Array], memory: Sequence[Array]) -> None:
+    def _compute(self, first: int, reads: Sequence[Array | Table], targets: Sequence[Array], memory: Sequence[Array]) -> None:
         """Compute elements whose first has an index along the first axis."""
         index = _indices(first, targets[0].shape) if self.function.uses_index else None
         values = self.function.call(index, *reads, *self.numbers, *targets, *memory)
@@ -130,19 +139,26 @@ def _map(
     """
     (rank, names, *_), function, size = kernel.places, _function(kernel.form, dialect), math.prod(shape)
     starts, strides = rank, rank + len(names)
+    words = strides + rank * len(names)  # of tables
     written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
     results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
-    remaining, tables = iter(arrays), list[Array]()
+    remaining, tables = iter(arrays), list[Array | Table]()
     for read in function.reads:
         if read.result is not None:
             tables.append(results[read.result])
         elif read.name in names:
-            own = parameters[strides : strides + rank]
-            tables.append(strided(next(remaining).view(read.dtype), parameters[starts], shape, own))
+            vector, own = next(remaining).view(read.dtype), parameters[strides : strides + rank]
+            if read.is_table:
+                step, length = parameters[words : words + 2]
+                tables.append(Table(vector, parameters[starts], shape, own, step, length))
+                words += 2
+            else:
+                once = [dim if stride else min(dim, 1) for dim, stride in zip(shape, own, strict=True)]
+                tables.append(strided(vector, parameters[starts], once, own))
             starts, strides = starts + 1, strides + rank
         else:
             tables.append(_whole(next(remaining).view(read.dtype)[:size], shape))
-    given = [dtype(value) for dtype, value in zip(function.numbers, parameters[strides:], strict=True)]
+    given = [dtype(value) for dtype, value in zip(function.numbers, parameters[words:], strict=True)]
     return _Map(function, shape, tables, given, results)
 
 
@@ -171,7 +187,7 @@ def bind_map(
 def only_joins(kernel: MapKernel) -> bool:
     """Return whether the kernel does nothing but join strided tensors, which is faster by copies."""
     form, places = kernel.form, kernel.places
-    files = {part.file or form.file for part in form.parts if isinstance(part, Part)}
+    files = {(part.file or form.file) if isinstance(part, Part) else None for part in form.parts}
     return files == {("elementwise", "joined")} and len(form.writes) == 1 and len(places.strided) == len(form.reads)
 
 
@@ -183,7 +199,11 @@ def _copies(form: Kernel, bound: _Map) -> list[tuple[Array, Array]]:
     """
     shape, copies = bound.shape, list[tuple[Array, Array]]()
     output = bound.results[0].view(np.uint32)
-    tables = {read.name: table for read, table in zip(form.reads, bound.reads, strict=True)}
+    tables = {
+        read.name: np.broadcast_to(array, shape)
+        for read, array in zip(form.reads, bound.reads, strict=True)
+        if isinstance(array, np.ndarray)
+    }
     numbers = {name: int(number) for name, number in zip(form.numbers, bound.numbers, strict=True)}
 
     def fill(value: str, part: tuple[slice, ...]) -> bool:
