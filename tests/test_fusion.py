@@ -55,6 +55,13 @@ STEPS = {
     "a copy that is copied": (lambda a: ops.concat([a.clone(), a]), [(16, 8)], ["copy", "copy"]),
     "no reader": (lambda a: [a + 1.0, (a * 3.0).exp()][0], [(9,)], ["add"]),
     "comparisons": (lambda a, b: ops.where(a > b, a, b * 2.0), [(9,), (9,)], ["multiply+less_f32+where_f32"]),
+    "a comparison of what is computed": (lambda a, b: (a + b) * 2.0 > b, [(9,), (9,)], ["add+multiply+less_f32"]),
+    "results of two types": (
+        lambda a, b: [(a + b) * 2.0 > b, (a - b).exp()], [(9,), (9,)], ["add+multiply+less_f32", "subtract+exp"]
+    ),
+    "a chain and its condition": (
+        lambda a, b: (lambda c: [c > b, c * b])(a.exp() - 1.0), [(9,), (9,)], ["exp+subtract+less_f32", "exp+subtract+multiply"]
+    ),
     "no elements": (lambda a: (a + 1.0) * 2.0, [(0, 3)], []),
     "one element": (lambda a, b: (a + b) * 2.0, [(), (1, 1)], ["add+multiply"]),
 }  # fmt: skip
@@ -222,6 +229,9 @@ MAKERS = [
     lambda a, other: a + other[:1].reshape(6) * other[0, 0].relu(),
     lambda a, other: ops.concat([other[3:].clone(), a[:3].clone()]),
     lambda array, other: (array.reshape(9, 4) + 1.0).reshape(6, 6) * other,
+    lambda a, other: (a * other > other).astype("float32") - other.T,
+    lambda a, other: ops.where(a + other < 0.3, a.T, other * 2.0),
+    lambda a, other: (ops.take(a, [5, 0, 0, 3, -2, 1], 0) + 1.0) * other,
 ]
 
 
@@ -237,7 +247,8 @@ def test_any_step_gives_the_same_compiled(steps, kept):
         values = [a, b]
         for maker, one, other in steps:
             values.append(MAKERS[maker](values[one % len(values)], values[other % len(values)]).relu())
-        return [values[-1], *(values[number % len(values)] * 1.0 for number in sorted(kept))]
+        results = [values[number % len(values)] for number in sorted(kept)]
+        return [values[-1], *(value * 1.0 for value in results), *(value * 3.0 > 0.5 for value in results)]
 
     inputs = [ow.tensor(array, device="cpu") for array in arrays((6, 6), (6, 6))]
     compiled = ow.compile(run, device="cpu")(*inputs)

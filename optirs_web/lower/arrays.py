@@ -168,7 +168,11 @@ def _for_numpy(kernel: Kernel, text: str, dialect: Dialect) -> str:
     results = {array: names[value.name] for array, value in kernel.written.items()}
     is_map = not kernel.reduced
     arrays = {f"a_{array}": names[value.name] for array, value in kernel.written.items() if is_map or not value.level}
-    lines, count = statements.text(arrays, {f"a_{read.array}": f"v_{read.name}" for read in kernel.reads if read.array})
+    of_floats = {f"a_{write.array}" for write in kernel.writes if write.type == "f32"}
+    lines, count = statements.text(
+        {array: name for array, name in arrays.items() if array in of_floats},
+        {f"a_{read.array}": f"v_{read.name}" for read in kernel.reads if read.array},
+    )
     memory = [f"m{number}" for number in range(count)]
     kernel_text = _function(kernel, lines, [*results.values()], [*arrays, *memory])
     unused = set(functions) - _called_by(kernel_text, functions)
