@@ -35,6 +35,9 @@ _TAKEN = re.compile(
 )
 """Names in the code that is generated around the functions."""
 
+_TAKEN_BY_VALUES = re.compile(r"[aeruvw]_\w+|rows_\w+|m\d+|at")
+"""Names of values and arrays in generated code, which no function may have; those of parameters get a prefix there."""
+
 _numbers = itertools.count()
 _files: dict[tuple[str, str], str] = {}
 """The module name of each text, by the text and its title."""
@@ -285,6 +288,10 @@ def _check_names(module: Module) -> None:
                 declaration.position, f"'{_name(declaration)}' is used in the generated code: choose another name"
             )
         if isinstance(declaration, Function):
+            if _TAKEN_BY_VALUES.fullmatch(declaration.name):
+                raise _error(
+                    declaration.position, f"'{declaration.name}' is used in the generated code: choose another name"
+                )
             for parameter in declaration.parameters:
                 if parameter.name != "index" and _TAKEN.fullmatch(parameter.name):
                     message = f"'{parameter.name}' is used in the generated code: choose another name"

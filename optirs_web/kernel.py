@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Literal
 
-from .wgsl import link, package_loader, syntax
+from .wgsl import link, package_loader, shell, syntax
 
 __all__ = [
     "BEGIN",
@@ -191,7 +191,7 @@ class Kernel:
 
     Attributes:
         name: for messages and profiles.
-        file: folder and name of the file in ``shaders`` that has the functions.
+        file: folder and name of the file in ``shaders`` that has the functions of parts without a file of their own.
         rank: number of axes of the index space.
         reads: the arrays that it reads.
         parts: functions, and what is taken from arrays, each after those whose values it needs.
@@ -225,13 +225,16 @@ class Kernel:
     @cached_property
     def map_module(self) -> syntax.Module:
         """The functions that it uses, linked."""
-        parts = [part for part in self.parts if isinstance(part, Part) and part.file is not None]
-        if not parts:
+        if all(part.file is None for _, part in self.computed):
             return load_map_module(*self.file, self.functions)
+        return link(syntax.Module(f"<{self.name}>", [], self.imports), roots=sorted({*self.functions}))
+
+    @property
+    def imports(self) -> list[syntax.Declaration]:
+        """The imports of the functions of its parts."""
         nowhere = syntax.Position(f"<{self.name}>", 1, 1)
-        functions = sorted({(part.file, part.function) for part in parts if part.file is not None})
-        imports: list[syntax.Declaration] = [syntax.Import(nowhere, file, [function]) for file, function in functions]
-        return link(syntax.Module(nowhere.file, [], imports), roots=sorted({*self.functions}))
+        functions = sorted({(part.file or self.file, part.function) for _, part in self.computed})
+        return [syntax.Import(nowhere, file, [function]) for file, function in functions]
 
     def function(self, name: str, file: tuple[str, str] | None = None) -> syntax.Function:
         """Return a function of the kernel's file or of another, or one that this imports.
@@ -376,9 +379,7 @@ class Kernel:
         return self._returned(part) == "bool"
 
     def _returned(self, part: Part) -> str:
-        returned = self.function(part.function, part.file).return_type_name
-        assert returned is not None
-        return returned.name
+        return str(shell.function_of(self.map_module, part.function).return_type)
 
     @cached_property
     def finds_elements(self) -> bool:

@@ -142,6 +142,8 @@ IDENTITY = "fn f(x: f32) -> f32 { return x; } "
         ("fn main(x: f32) -> f32 { return x; }", "'main' is used in the generated code"),
         ("fn f(result: f32) -> f32 { return result; }", "'result' is used in the generated code"),
         ("fn f(size: f32) -> f32 { return size; }", "'size' is used in the generated code"),
+        ("fn v_x(x: f32) -> f32 { return x; }", "'v_x' is used in the generated code"),
+        ("fn a_x(x: f32) -> f32 { return x; }", "'a_x' is used in the generated code"),
         ("fn a_step0(a: f32) -> f32 { return a; }", "'a_step0' is used in the generated code"),
         (IDENTITY + "fn f_grad_x(x: f32) -> f32 { return x; }", "1:35: 'f_grad_x' takes g: f32"),
         (IDENTITY + "fn f_grad_x(g: f32, z: f32) -> f32 { return g; }", "'z: f32' is not a parameter of f"),
@@ -167,3 +169,21 @@ def test_calls_that_are_wrong_are_refused(device):
         ow.custom_op(SWISH, "swash")
     with pytest.raises(TypeError, match="'q' is not an f32 parameter of swish"):
         ow.custom_op(SWISH, "swish", gradient={"q": None})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fn one(x: f32) -> f32 { return 1.0; }", [1.0, 1.0]),
+        ("fn five(x: f32) -> u32 { return 5u; }", [5, 5]),
+        ("fn always(x: f32) -> bool { return true; }", [True, True]),
+        ("alias Flag = bool; fn above(x: f32) -> Flag { return x > 2.0; }", [False, True]),
+        ("alias Real = f32; fn same(x: Real) -> Real { return x; }", [2.0, 3.0]),
+        ("fn f(f: f32) -> f32 { return f + 1.0; }", [3.0, 4.0]),
+    ],
+)
+def test_a_function_may_return_a_constant_or_an_alias_and_have_a_parameter_of_its_name(device, text, expected):
+    operation = ow.custom_op(text)
+    x = ow.tensor([1.0, 2.0], device=device)
+    compiled = ow.compile(lambda x: operation(x + 1.0), device=device)
+    assert operation(x + 1.0).tolist() == compiled(x).tolist() == expected

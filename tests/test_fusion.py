@@ -60,7 +60,11 @@ STEPS = {
         lambda a, b: [(a + b) * 2.0 > b, (a - b).exp()], [(9,), (9,)], ["add+multiply+less_f32", "subtract+exp"]
     ),
     "a chain and its condition": (
-        lambda a, b: (lambda c: [c > b, c * b])(a.exp() - 1.0), [(9,), (9,)], ["exp+subtract+less_f32", "exp+subtract+multiply"]
+        lambda a, b: (lambda c: [c > b, c * b])(a.exp() - 1.0), [(9,), (9,)],
+        ["exp+subtract+less_f32", "exp+subtract+multiply"],
+    ),
+    "rows of a table": (
+        lambda a, b: (ops.take(a, [2, 0, -1], 0) + b).relu(), [(4, 5), (5,)], ["place_from_either_end+gather+add+relu"]
     ),
     "no elements": (lambda a: (a + 1.0) * 2.0, [(0, 3)], []),
     "one element": (lambda a, b: (a + b) * 2.0, [(), (1, 1)], ["add+multiply"]),

@@ -166,7 +166,7 @@ def test_rows_of_an_embedding_are_taken_again_where_memory_is_scarce(open_device
     np.testing.assert_array_equal(
         step(*inputs).numpy(), deep(*(ow.tensor(input_, device="cpu") for input_ in inputs)).numpy()
     )
-    assert names(step).count("gather") == 2
+    assert sum("gather" in name for name in names(step)) == 2
     assert step.program.nbytes <= (12 + 2) * 4 * 128 * 128 + 1024
 
 

@@ -9,14 +9,14 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import UnsupportedError
 from ..kernel import Kind
+from ..wgsl.python_dialects import NUMPY, NUMPY_IN_DOUBLE
 
 __all__ = ["Statements"]
 
 _OPERATORS = {ast.Add: "np.add", ast.Sub: "np.subtract", ast.Mult: "np.multiply", ast.Div: "np.divide"}
 _FUNCTIONS = frozenset({"np.abs", "np.exp", "np.fmax", "np.fmin", "np.log", "np.sqrt"})
-_HELPERS = frozenset({"_exp", "_log", "_tanh", "_sin", "_cos", "_expm1", "_log1p"})  # which have `out` too
+_HELPERS = NUMPY_IN_DOUBLE.helpers.keys() - NUMPY.helpers.keys()  # which have `out` too
 _FLOAT_CONSTANT = "_f_"  # how names of constants begin, see `print_python`
 
 
@@ -70,9 +70,11 @@ class Statements:
         assert isinstance(last, ast.Return)
         assert last.value is not None
         computed = self._flat(last.value, names, name)
-        if computed not in self.kinds:
-            raise UnsupportedError(f"'{function}' has one value for all elements, {computed}")
-        return computed
+        if computed in self.kinds:
+            return computed
+        if not computed.startswith(_FLOAT_CONSTANT):
+            self.others.add(name)
+        return self._add(_Statement(name, computed, ()), "number")
 
     def other(self, name: str, call: str, operands: Iterable[str], *, has_out: bool = False) -> None:
         """Add a call whose value is in new memory, or of elements where it is told by `out`."""

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal as OneOf, NamedTuple
 
+from ..errors import UnsupportedError
 from ..kernel import INDEX, Kernel, Part, Read, Take
 from ..wgsl import link, parse, shell
 from ..wgsl.syntax import (
     Declaration,
     Function,
     GlobalVariable,
-    Import,
     Literal,
     Module,
-    Position,
     StructDeclaration,
     StructField,
     TypeName,
@@ -36,6 +35,7 @@ __all__ = [
     "map_bindings",
     "map_parameters",
     "map_source",
+    "need_map",
     "own_parameters",
 ]
 
@@ -51,11 +51,12 @@ VALUE = "value"
 class Places(NamedTuple):
     """Where the elements are that a map reads.
 
-    A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS. A table
-    is strided, and has the length of its own axis, NAME_length, and the distance of elements along that, NAME_step.
+    A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS. A
+    table is strided, and has the length of its own axis, NAME_length, and the distance of elements along that,
+    NAME_step.
 
     Attributes:
-        rank: number of axes of the strided arrays; 0 if there are none.
+        rank: number of axes of which a launch is given the lengths; 0 if no array is strided.
         strided: the values that are read from strided arrays. Those of others have the index of the result.
         ends: in a hook that is told product, row and column (0, 1, 2), the last of these that each axis consists of.
         of_column: the values that are the same in all rows there, which are read once.
@@ -85,8 +86,17 @@ class Hook(NamedTuple):
 
 
 _Named = Function | GlobalVariable | StructDeclaration
-_NOWHERE = Position("<map>", 1, 1)
 _PROVISIONAL = 100  # first number of the added bindings, until all are renumbered
+
+
+def need_map(kernel: Kernel, places: Places) -> None:
+    """Check that a kernel is a map that the lowerings have.
+
+    Raises:
+        UnsupportedError: it reduces, reads what is the same along an axis, or takes elements of what is not strided.
+    """
+    if kernel.reduced or any(read.over for read in kernel.reads) or not kernel.tables <= {*places.strided}:
+        raise UnsupportedError(f"kernel '{kernel.name}': a map computes elements of elements, tables and numbers")
 
 
 def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
@@ -211,15 +221,9 @@ def hooked(
         for declaration in base.declarations
         if not (isinstance(declaration, _Named) and declaration.name in replaced)
     ]
-    module = link(Module(base.file, base.enables, [*_imports(kernel), *kept, *replacing]), constants=constants)
+    module = link(Module(base.file, base.enables, [*kernel.imports, *kept, *replacing]), constants=constants)
     _number_bindings(module)
     return module
-
-
-def _imports(kernel: Kernel) -> list[Declaration]:
-    parts = [part for part in kernel.parts if isinstance(part, Part)]
-    functions = sorted({(part.file or kernel.file, part.function) for part in parts})
-    return [Import(_NOWHERE, file, [function]) for file, function in functions]
 
 
 def _function(head: str, lines: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from .shape import permute, reshape, strided_view
 __all__ = ["Lookup", "along", "elementwise", "looked_up", "spread"]
 
 _THREADS = 256
+_NAN_OF_WORDS = {"float16": 0x7E00, "bfloat16": 0x7FC0}
 _AT_ONCE = 4096
 """Entries that an invocation of scatter.wgsl goes through."""
 
@@ -85,9 +86,11 @@ def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: float) -> Tensor
 
 def _look_up(result: Tensor, x: Tensor, lookup: Lookup, missing: float) -> None:
     outer, length, inner = lookup.outer, lookup.length, lookup.inner
-    kernel = gather(x.dtype.wgsl, 3, wraps=lookup.wraps)
+    is_word = x.dtype.name in _NAN_OF_WORDS  # which is copied as it is
+    kernel = gather("u32" if is_word else x.dtype.wgsl, 3, wraps=lookup.wraps)
     dims, strides = (outer, lookup.entries, inner), (*lookup.strides, length * inner, 0, 1)
-    numbers = (missing, *([length] if lookup.wraps else []))
+    fill = _NAN_OF_WORDS[x.dtype.name] if is_word and math.isnan(missing) else missing
+    numbers = (fill, *([length] if lookup.wraps else []))
     views = [lookup.indices.view, x.view, result.view]
     groups = -(-result.size // kernel.elements_per_workgroup)
     x.device.dispatch(kernel, views, groups, (result.size, *dims, 0, 0, *strides, inner, length, *numbers))

@@ -15,7 +15,6 @@ from .uses import Uses
 __all__ = ["concatenated"]
 
 _AXES = 4  # of place.wgsl
-_SUM = elementwise("add", "add", ("tensor", "tensor"), 0)
 
 
 class _Placed(NamedTuple):
@@ -63,7 +62,7 @@ def concatenated(
 
 def _is_sum(command: Recorded) -> bool:
     """Return True for an elementwise addition of two contiguous tensors."""
-    return isinstance(command, Launch) and command.kernel is _SUM
+    return isinstance(command, Launch) and command.kernel is elementwise("add", "add", ("tensor", "tensor"), 0)
 
 
 def _leaves(

@@ -15,6 +15,7 @@ from ..lower.maps import (
     map_bindings,
     map_parameters,
     map_source,
+    need_map,
 )
 from ..wgsl import print_wgsl, shell, syntax
 from .kernels import Binding, GeneratedKernel, Kernel, SourceKernel, bindings_of
@@ -65,6 +66,7 @@ class MapKernel(GeneratedKernel):
 
     def __init__(self, form: Form, places: Places) -> None:
         """Use `elementwise` or `map_kernel`, which make each kernel once."""
+        need_map(form, places)
         self.form = form
         self.places = places
         self.name = form.name
@@ -142,7 +144,10 @@ def _declared(file: str, function: str) -> syntax.Function:
 
 
 def uses_index(file: str, function: str) -> bool:
-    """Return whether a map function depends on the index of an element, to which its operand `first` is added."""
+    """Return whether a map function depends on the index of an element.
+
+    To that its operand `first` is added, if it has one; a launch is only cut into parts where it has.
+    """
     return any(parameter.name == INDEX for parameter in _declared(file, function).parameters)
 
 
@@ -170,8 +175,8 @@ def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) 
         ("elementwise", file),
         1,
         tuple(reads),
-        (Part(function),),
-        (Write(function, "result", _TYPES[str(_declared(file, function).return_type)]),),
+        (Part(function, gives="result"),),
+        (Write("result", "result", _TYPES[str(_declared(file, function).return_type)]),),
         {name: type_ for name, type_, kind in names if kind == "scalar"},
     )
     return map_kernel(form, Places(rank, tuple(read.name for read in reads if not read.array) if rank else ()))
@@ -181,8 +186,8 @@ def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) 
 def gather(type_: Type, rank: int, *, wraps: bool) -> MapKernel:
     """Return the kernel that takes elements of a table at int32 positions.
 
-    `position` and `table` are strided along `rank` axes, the table along its own besides; `missing` is for a position that
-    is not within it. With `wraps` negative ones count from the end, which needs its `length` once more.
+    `position` and `table` are strided along `rank` axes, the table along its own besides; `missing` is for a position
+    that is not within it. With `wraps` negative ones count from the end, which needs its `length` once more.
     """
     place = Part("place_from_either_end" if wraps else "place_from_start", gives="place")
     numbers: dict[str, Type] = {"missing": type_, **({"length": "i32"} if wraps else {})}

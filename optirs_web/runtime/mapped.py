@@ -105,7 +105,11 @@ class Mapped(NamedTuple):
         """The tensor's elements lie in the order of the results."""
         tensor = self.tensors[number]
         steps = zip(self.dims, tensor.strides, row_major(self.dims), strict=True)
-        return tensor.start == 0 and tensor.table is None and all(size == 1 or stride == wanted for size, stride, wanted in steps)
+        return (
+            tensor.start == 0
+            and tensor.table is None
+            and all(size == 1 or stride == wanted for size, stride, wanted in steps)
+        )
 
     def reads_all(self, number: int) -> bool:
         """Each result reads the element of the tensor at its own place, and there are no others."""
@@ -143,7 +147,9 @@ def _cost(file: tuple[str, str], function: str) -> int:
 def cost_of(expression: Mapped) -> int:
     """Operations for each element, about."""
     parts = expression.parts
-    return sum(_cost(part.file, part.function) if isinstance(part, Part) and part.file else _TAKE_COST for part in parts)
+    return sum(
+        _cost(part.file, part.function) if isinstance(part, Part) and part.file else _TAKE_COST for part in parts
+    )
 
 
 class _Numbered(NamedTuple):
@@ -355,8 +361,8 @@ def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
 def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[int | float]]:
     """Return the form of an expression, where that reads, and the parameters of a launch of it except the size.
 
-    These are, in order, the dims, then starts and strides of tensors that are not flat, steps and lengths of tables, and
-    the scalars.
+    These are, in order, the dims, then starts and strides of tensors that are not flat, steps and lengths of tables,
+    and the scalars.
 
     Args:
         expression: what it computes.
@@ -372,7 +378,11 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
         len(dims),
         tuple(f"x{number}" for number in strided),
         ends,
-        tuple(f"x{n}" for n, tensor in zip(strided, tensors, strict=True) if ends and tensor.strides[of_rows] == 0 and tensor.table is None),
+        tuple(
+            f"x{n}"
+            for n, tensor in zip(strided, tensors, strict=True)
+            if ends and tensor.strides[of_rows] == 0 and tensor.table is None
+        ),
     )
     form = _form(
         expression.parts,

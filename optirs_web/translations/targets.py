@@ -15,6 +15,7 @@ from ..lower.arrays import array_source
 from ..runtime.choosing.packages import reason
 from ..runtime.form_kernels import FormKernel
 from ..runtime.kernels import Kernel
+from ..runtime.map_kernels import MapKernel
 from ..runtime.numba_texts import numba_loops
 from ..runtime.nvrtc import MISSING as NO_NVRTC, compile_cuda
 from ..runtime.registry import device
@@ -22,7 +23,7 @@ from ..wgsl.jax_dialect import JAX
 from ..wgsl.numba_dialect import NUMBA
 from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
-from ..wgsl.python_dialects import NUMPY, Dialect
+from ..wgsl.python_dialects import NUMPY, NUMPY_IN_DOUBLE, Dialect
 from .naga import TARGETS as NAGA, Naga, missing_naga
 
 __all__ = ["PYTHON_DIALECTS", "TARGETS", "NoTextError", "is_ours", "missing_compiler", "readable", "translate"]
@@ -110,6 +111,8 @@ PYTHON_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (
 
 def _python(kernel: Kernel, target: str) -> str:
     dialect = PYTHON_DIALECTS[target]
+    if isinstance(kernel, MapKernel) and dialect is not NUMBA:
+        return array_source(kernel.form, NUMPY_IN_DOUBLE if dialect is NUMPY else dialect)
     if isinstance(kernel, FormKernel):
         if dialect is NUMBA:
             raise NoTextError(f"'{kernel.name}' has no Numba text: NumPy runs it there")

@@ -36,5 +36,5 @@ fn place_from_start(position: i32) -> u32 {
 
 // And where negative positions count from the end.
 fn place_from_either_end(position: i32, length: i32) -> u32 {
-    return bitcast<u32>(select(position, position + length, position < 0));
+    return bitcast<u32>(position + (length & (position >> 31u)));
 }

@@ -93,19 +93,26 @@ class _Map(NamedTuple):
     def run(self) -> None:
         """Compute all elements, part by part."""
         shape, count = self.shape, self.function.memory
-        if math.prod(shape) <= _CHUNK:
+        if math.prod(shape) <= _CHUNK or self._is_same_along_the_first_axis:
             self._compute(0, self.reads, self.results, [np.empty(shape, np.float32) for _ in range(count)])
             return
         rows = max(1, _CHUNK // math.prod(shape[1:]))
         memory = [np.empty((rows, *shape[1:]), np.float32) for _ in range(count)]
         for first in range(0, shape[0], rows):
-            part = slice(first, first + rows)
-            targets = [result[part] for result in self.results]
-            own = [array[: len(targets[0])] for array in memory]
-            reads = [array if array.shape[0] == 1 else array[part] for array in self.reads]
-            self._compute(first, reads, targets, own)
+            end = min(first + rows, shape[0])
+            targets = [result[first:end] for result in self.results]
+            own = [array[: end - first] for array in memory]
+            self._compute(first, [_part(array, first, end) for array in self.reads], targets, own)
 
-    def _compute(self, first: int, reads: Sequence[Array | Table], targets: Sequence[Array], memory: Sequence[Array]) -> None:
+    @property
+    def _is_same_along_the_first_axis(self) -> bool:
+        """All values but those taken from tables are, so that nothing is gained by computing them part by part."""
+        arrays = (array for array in self.reads if isinstance(array, np.ndarray))
+        return not (self.function.memory or self.function.uses_index) and all(array.shape[0] == 1 for array in arrays)
+
+    def _compute(
+        self, first: int, reads: Sequence[Array | Table], targets: Sequence[Array], memory: Sequence[Array]
+    ) -> None:
         """Compute elements whose first has an index along the first axis."""
         index = _indices(first, targets[0].shape) if self.function.uses_index else None
         values = self.function.call(index, *reads, *self.numbers, *targets, *memory)
@@ -114,6 +121,13 @@ class _Map(NamedTuple):
             others = [(target, value.copy() if isinstance(value, np.ndarray) else value) for target, value in others]
         for target, value in others:
             target[...] = value
+
+
+def _part(array: Array | Table, first: int, end: int) -> Array | Table:
+    """Return a range of the first axis, or all of an array that is the same along that."""
+    if isinstance(array, Table):
+        return array.part(first, end)
+    return array if array.shape[0] == 1 else array[first:end]
 
 
 def _indices(first: int, shape: tuple[int, ...]) -> Array:
@@ -245,6 +259,14 @@ def bind_fused(
     named = {**bound, f"{VALUE}_values": between, first: bound[hook.binding] if is_stored else between}
     whole = _map(kernel, shape, [named[name] for name, _, _ in map_bindings(form)], parameters, dialect)
     number = [read.name for read in form.reads].index(VALUE) if is_stored else 0
+
+    def over(table: Array) -> _Map:
+        """Return the map over what is between the two, which is in memory only meanwhile."""
+        if not is_stored:
+            return whole._replace(results=[table])
+        return whole._replace(reads=[*whole.reads[:number], table, *whole.reads[number + 1 :]])
+
+    whole = over(np.empty(0, np.float32))
     del between, named
 
     def run() -> None:
@@ -253,9 +275,9 @@ def bind_fused(
         made = {**bound, hook.binding: between.view(np.uint8)}
         if is_stored:
             replacement(values, *(made[name] for name in operands))
-            whole._replace(reads=[*whole.reads[:number], table, *whole.reads[number + 1 :]]).run()
+            over(table).run()
         else:
-            whole._replace(results=[table]).run()
+            over(table).run()
             replacement(values, *(made[name] for name in operands))
 
     return run

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,8 @@ from .library import Array
 __all__ = ["Table"]
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Table:
     """A strided array with an axis besides those of a map.
 
     Attributes:
@@ -27,14 +30,13 @@ class Table(NamedTuple):
     vector: Array
     start: int
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: Sequence[int]
     step: int
     length: int
 
-    def __getitem__(self, part: slice) -> Table:
-        """Return the table of some elements of the map's first axis."""
-        count = min(part.stop, self.shape[0]) - part.start
-        return self._replace(start=self.start + part.start * self.strides[0], shape=(count, *self.shape[1:]))
+    def part(self, first: int, end: int) -> Table:
+        """Return the table of the elements of a map in a range of its first axis."""
+        return replace(self, start=self.start + first * self.strides[0], shape=(end - first, *self.shape[1:]))
 
     def __call__(self, at: Any, fill: Any, out: Array | None = None) -> Array:
         """Return the elements at places along the table's axis, and `fill` where that has none.
@@ -44,12 +46,13 @@ class Table(NamedTuple):
             fill: a number.
             out: of the map's shape, where they are written.
         """
-        at = np.asarray(at).reshape(np.shape(at) or (1,) * len(self.shape))
-        is_beyond = at >= self.length
+        if np.ndim(at) == 0:
+            at = np.full((1,) * len(self.shape), at)
         if not self.length:
             found = np.full(self.shape, fill, self.vector.dtype)
         else:
-            found = self._found(np.minimum(at, self.length - 1).astype(np.intp), out)
+            found = self._found(at, out)
+            is_beyond = at >= self.length
             if is_beyond.any():
                 np.copyto(found, fill, where=is_beyond)
         if out is None or found is out:
@@ -58,18 +61,21 @@ class Table(NamedTuple):
         return out
 
     def _found(self, at: Array, out: Array | None) -> Array:
-        """Return the elements at places that are all within the table, in an array that may be changed."""
+        """Return the elements at places, any where a place is beyond the axis, in an array that may be changed."""
         moving = [axis for axis, size in enumerate(at.shape) if size > 1]
-        axis = moving[0] if moving else next((n for n, stride in enumerate(self.strides) if not stride), None)
-        if len(moving) <= 1 and axis is not None and not self.strides[axis]:
-            shape = (*self.shape[:axis], self.length, *self.shape[axis + 1 :])
-            strides = (*self.strides[:axis], self.step, *self.strides[axis + 1 :])
+        along = [axis for axis, stride in enumerate(self.strides) if stride and self.shape[axis] > 1]
+        if moving and not any(moving[0] <= axis <= moving[-1] for axis in along):
+            first, end = moving[0], moving[-1] + 1
+            shape = (*self.shape[:first], self.length, *self.shape[end:])
+            strides = (*self.strides[:first], self.step, *self.strides[end:])
             table = strided(self.vector, self.start, shape, strides)
             if table.flags.c_contiguous:
-                places = np.broadcast_to(at.reshape(-1), (self.shape[axis],))
-                return np.take(table, places, axis=axis, out=out, mode="clip")
-        places = at * self.step + self.start
-        for number, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            along = (1,) * number + (size,) + (1,) * (len(self.shape) - number - 1)
-            places = places + (np.arange(size) * stride).reshape(along)
-        return np.take(self.vector, places, out=out, mode="clip")
+                return np.take(table, at.reshape(at.shape[first:end]), axis=first, out=out, mode="clip")
+        places = at.astype(np.intp)
+        if self.step != 1:
+            places *= self.step
+        offset: Any = self.start
+        for axis in along:
+            others = (1,) * (len(self.shape) - axis - 1)
+            offset = offset + (np.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
+        return np.take(self.vector, places + offset if along or self.start else places, mode="clip")

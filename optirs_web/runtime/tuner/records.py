@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from ...lower.maps import map_source
 from ...wgsl import rule_shell, update_shell
+from ..map_kernels import elementwise
 from .candidates import TUNABLE, Choice, Tunable
 
 __all__ = ["Record", "figure_of", "parse_record"]
@@ -44,8 +46,10 @@ def _sources() -> str:
     digest = hashlib.sha256()
     for name in _FILES:
         digest.update(pkgutil.get_data("optirs_web.shaders", f"{name}.wgsl") or b"")
-    for name in ("maps", "shader"):
-        digest.update(pkgutil.get_data("optirs_web", f"lower/{name}.py") or b"")
+    strided = elementwise("add", "add", ("tensor", "tensor"), 2)
+    for adjacent in (False, True):
+        digest.update(map_source(strided.form, strided.places, adjacent=adjacent).encode())
+    digest.update(pkgutil.get_data("optirs_web", "lower/shader.py") or b"")
     digest.update(update_shell.block_loop("", "", rule_shell.WORKGROUP).encode())
     digest.update(repr([(tunable.name, tunable.numbers, tunable.candidates) for tunable in TUNABLE.values()]).encode())
     return digest.hexdigest()[:16]
