@@ -4,7 +4,7 @@ A kernel is a straight-line program over values. A value is what a `Read` loads,
 and has a level: the axes along which it is the same. Elements have the level (), the maximum of each row (-1,), the sum
 of each column (-2,). A part is a function of a file of ``shaders``: its parameters name the values that it needs, so
 its level follows from theirs. Only reductions name axes, and nothing names a workgroup, a stride or a byte: a lowering
-finds those for a target (`lower.shader`, `lower.arrays`). `ops.row_kernels` has softmax as an example.
+finds those for a target (`optirs_web.lower`). `ops.row_kernels` has softmax as an example.
 
 Beside them there are `numbers`, which a launch gives. A kernel that reduces has how many elements a reduction combines:
 `size` as f32, and `count` as u32. A row may be reduced in segments: `begin` is the column at which one begins, a u32.

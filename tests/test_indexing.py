@@ -24,6 +24,13 @@ def test_ints_and_slices_do_no_work(device, index):
     assert np.array_equal(part.numpy(), x.numpy()[index])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_of_halves_too_an_index_that_names_nothing_gives_nan(device, dtype):
+    x = ow.tensor([1.0, 2.0, 3.0], device=device).astype(dtype)
+    taken = ops.take(x, ow.tensor([2, 3, -4, -1], device=device, dtype="int32")).astype("float32")
+    np.testing.assert_array_equal(taken.numpy(), [3.0, np.nan, np.nan, 3.0])
+
+
 def test_an_index_in_a_tensor_that_names_nothing_gives_nan_and_has_no_gradient(device):
     table = ow.tensor(numbers(3, 2), device=device, requires_grad=True)
     index = ow.tensor([3, 0, -1, -4, 2**31 - 1], device=device)

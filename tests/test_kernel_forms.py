@@ -7,10 +7,11 @@ import pytest
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
-from optirs_web.kernel import Kernel, Online, Part, Read, Take, Write
+from optirs_web.kernel import Kernel, Online, Part, Read, Take, Write, load_map_module
 from optirs_web.lower import shader
 from optirs_web.lower.arrays import array_source
 from optirs_web.lower.in_place import Statements
+from optirs_web.lower.maps import Places
 from optirs_web.lower.shader import row_source
 from optirs_web.ops.row_kernels import (
     LAYER_NORM_AFFINE_GRAD,
@@ -28,8 +29,10 @@ from optirs_web.ops.row_kernels import (
 )
 from optirs_web.runtime.dtypes import FLOAT32
 from optirs_web.runtime.form_kernels import form_kernel
+from optirs_web.runtime.map_kernels import MapKernel
 from optirs_web.tensors import empty
 from optirs_web.wgsl import add_module, parse
+from optirs_web.wgsl.print_python import compile_python, print_python
 from optirs_web.wgsl.python_dialects import NUMPY
 
 ROW_KERNELS = named_row_kernels()
@@ -516,3 +519,85 @@ def test_a_long_axis_is_searched_in_segments(device, length, inner):
         t = ow.tensor(values, device=device)
         for name in ("max", "min", "argmax", "argmin"):
             np.testing.assert_array_equal(getattr(t, name)(axis=1).numpy(), getattr(np, name)(values, axis=1))
+
+
+# Maps.
+
+
+def printed_statements(source, results, held=None, **names):
+    """Return the lines that NumPy runs for a function of these names, whose kinds are given."""
+    (function,) = ast.parse(source).body
+    statements = Statements(
+        {"f": function}, dict.fromkeys(names, "element"), {n for n, is_float in names.items() if not is_float}
+    )
+    value = statements.element("v_f", "f", list(names))
+    lines, _ = statements.text(dict.fromkeys(results, value), held)
+    return lines
+
+
+def test_an_operand_is_computed_once_where_another_is_no_float():
+    lines = printed_statements("def f(x, mask): return np.exp(x) * mask", [], v_x=True, v_mask=False)
+    assert "\n".join(lines).count("np.exp") == 1
+
+
+def test_what_an_array_holds_is_not_written_over_while_it_is_needed():
+    text = "def f(old, g): return (g * g) + old"
+    lines = printed_statements(text, ["a_y"], {"a_y": "v_old"}, v_old=True, v_g=True)
+    assert lines == ["t0 = np.multiply(v_g, v_g, out=m0)", "v_f = np.add(t0, v_old, out=a_y)"]
+
+
+def of_maps(*parts, reads, writes, numbers=None):
+    return Kernel("tried", ("elementwise", "add"), 1, reads, parts, writes, numbers or {})
+
+
+def elementwise_part(function, gives, *arguments, file=None):
+    return Part(function, gives=gives, file=("elementwise", file or function), arguments=arguments)
+
+
+def test_a_bool_that_another_part_needs_becomes_a_number():
+    kernel = of_maps(
+        elementwise_part("less_f32", "t0", "x", "y", file="compare"),
+        elementwise_part("u32_to_f32", "t1", "t0", file="convert"),
+        reads=(Read("x"), Read("y")),
+        writes=(Write("t1", "result"),),
+    )
+    assert "np.uint32(" in array_source(kernel, NUMPY)
+
+
+def test_a_function_may_be_used_twice_in_a_map_and_parts_be_of_several_files():
+    kernel = of_maps(
+        Part("add", arguments=("x", "x"), gives="t0"),
+        elementwise_part("multiply", "t1", "t0", "x"),
+        elementwise_part("multiply", "t2", "t1", "t1"),
+        reads=(Read("x"),),
+        writes=(Write("t2", "result"),),
+    )
+    assert [value.name for value, _ in kernel.computed] == ["add", "multiply", "t2"]
+    assert kernel.values["t2"].arguments == ("multiply", "multiply")
+    functions = {getattr(declaration, "name", "") for declaration in kernel.map_module.declarations}
+    assert {"add", "multiply"} <= functions
+
+
+@pytest.mark.parametrize(
+    ("part", "reads"),
+    [
+        (Part("largest", over=(-1,), file=("rows", "softmax"), gives="made"), (Read("x"),)),
+        (Part("add", arguments=("x", "x"), gives="made"), (Read("x", over=(-1,)),)),
+        (Take("made", "x", "place", "fill"), (Read("x"), Read("place", type="u32"))),
+    ],
+    ids=["a reduction", "of a row", "a table that is not strided"],
+)
+def test_a_form_that_is_no_map_is_refused(part, reads):
+    kernel = of_maps(part, reads=reads, writes=(Write("made", "result"),), numbers={"fill": "f32"})
+    with pytest.raises(
+        UnsupportedError, match="kernel 'tried': a map computes elements of elements, tables and numbers"
+    ):
+        MapKernel(kernel, Places())
+
+
+def test_a_choice_keeps_the_bits_of_nan_and_of_zeros():
+    namespace = compile_python(print_python(load_map_module("elementwise", "where", ("where_f32",)), NUMPY), "where")
+    bits = np.array([0x7FC00001, 0xFFC12345, 0x80000000, 0x7F800000], np.uint32)
+    condition = np.array([1, 0, 1, 0], np.uint32)
+    got = namespace["where_f32"](condition, bits.view(np.float32), bits[::-1].view(np.float32))
+    np.testing.assert_array_equal(got.view(np.uint32), np.where(condition != 0, bits, bits[::-1]))

@@ -3,8 +3,8 @@
 A kernel is a complete WGSL module with one entry point ``main``. Its storage bindings are the buffers
 of a dispatch, in order; its uniform binding, if it has one, is a struct of scalars, the parameters of
 a dispatch. Devices with shaders are given the module. Array targets (the `cpu` device) look at the
-kernel's class instead: a map function is printed in their language, a kernel with a form is lowered
-from that, and a cooperative kernel is replaced by a library call.
+kernel's class instead: a kernel with a form is lowered from that, the functions of a rule are printed in
+their language, and a cooperative kernel is replaced by a library call.
 """
 
 from __future__ import annotations

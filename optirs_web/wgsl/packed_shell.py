@@ -4,7 +4,7 @@ On a device with f16 the buffers are arrays of it: elements are converted where 
 kernel computes in f32.
 
 On others two elements are packed into a 32-bit word. A read element is extracted from its word and decoded. Elements
-are written in one of two ways. A loop over elements (`shell.element_loop`) is changed to one over pairs, and an
+are written in one of two ways. A loop over elements (`lower.maps.element_loop`) is changed to one over pairs, and an
 invocation writes whole words. In other kernels another invocation may write the other element of a word at the same
 time, so an element is replaced by an atomic operation: the difference of the old and new bits is added to the word by
 exclusive or. That requires that each element is written only once.
@@ -41,7 +41,7 @@ from .tree import walk
 __all__ = ["repacked"]
 
 _NOWHERE = Position("<packed>", 1, 1)
-_LOOP = "ElementwiseParameters"  # the parameters of a loop over elements
+_LOOP = "ElementwiseParameters"  # the parameters of a loop over elements; see `lower.maps`
 _SHIFT = "(at % 2u * 16u)"
 
 
