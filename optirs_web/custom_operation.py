@@ -11,13 +11,12 @@ from typing import Any
 
 from .autograd import record
 from .errors import ShaderError, UnsupportedError
-from .kernel import load_map_module
 from .ops.launch import Operand, apply
 from .ops.operands import as_number, shape_of
 from .ops.reduce import sum_to
 from .runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType
 from .tensors import Tensor, tensor
-from .wgsl import add_module, parse
+from .wgsl import add_module, load_map_module, parse
 from .wgsl.lints import lint
 from .wgsl.syntax import Declaration, Function, GlobalVariable, Module, Position
 from .wgsl.types import BOOL as WGSL_BOOL, F32, I32, U32, Type

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal
 
-from .wgsl import link, package_loader, shell, syntax
+from .wgsl import link, load_map_module, package_loader, shell, syntax
 
 __all__ = [
     "BEGIN",
@@ -36,7 +36,6 @@ __all__ = [
     "Type",
     "Value",
     "Write",
-    "load_map_module",
 ]
 
 SIZE = "size"
@@ -179,12 +178,6 @@ class Value:
         return self.source if isinstance(self.source, Part) else None
 
 
-@cache
-def load_map_module(folder: str, name: str, functions: tuple[str, ...]) -> syntax.Module:
-    """Return the functions of ``shaders/FOLDER/NAME.wgsl``, linked, with those that they call."""
-    return link(package_loader()((folder, name)), roots=list(functions))
-
-
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """A straight-line program over values; see the module. Kernels are made once and compared by identity.
@@ -255,13 +248,13 @@ class Kernel:
     def _named(self) -> tuple[dict[str, Value], dict[str, str]]:
         """All values, and which of them each name stands for in the end."""
         everywhere = frozenset(range(-self.rank, 0))
-        given = (SIZE, COUNT, BEGIN) if self.reduced else (INDEX,)
-        names = [*(read.name for read in self.reads), *self.numbers, *given, *(write.array for write in self.writes)]
+        provided = (SIZE, COUNT, BEGIN) if self.reduced else (INDEX,)
+        names = [*(read.name for read in self.reads), *self.numbers, *provided, *(write.array for write in self.writes)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise self._error(f"two arrays, numbers or values that there are without it are called '{twice}'")
         values = {read.name: Value(read.name, frozenset(read.over), source=read) for read in self.reads}
-        values |= {name: Value(name, everywhere) for name in (*self.numbers, *given)}
+        values |= {name: Value(name, everywhere) for name in (*self.numbers, *provided)}
         if self.reduced:
             values[BEGIN] = Value(BEGIN, frozenset(self.reduced))
         else:

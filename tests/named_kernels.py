@@ -6,6 +6,7 @@ Each comes as it is by default, and with each of its flags turned over.
 from collections.abc import Iterator
 from importlib.resources import files
 
+from optirs_web.cli.shader_names import map_functions
 from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative
@@ -13,12 +14,11 @@ from optirs_web.runtime.map_kernels import elementwise
 from optirs_web.runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from optirs_web.runtime.rules import Rule
 from optirs_web.wgsl import package_loader
-from optirs_web.wgsl.syntax import Function, Literal, Override
+from optirs_web.wgsl.syntax import Literal, Override
 
 __all__ = ["FOLDERS", "named_kernels"]
 
 FOLDERS = ["elementwise", "kernels", "optimizers", "rows"]
-_SCALARS = {"f32", "i32", "u32"}
 _STRIDED = ("add", "arange", "greater")
 _PARTS = {"measure": MeasureKernel.of, "settle": SettleKernel.of}
 
@@ -44,11 +44,9 @@ def _flags(module) -> Iterator[dict[str, bool]]:
 
 
 def _map_functions(file, module):
-    for function in (declaration for declaration in module.declarations if isinstance(declaration, Function)):
-        taken = {parameter.type_name.name for parameter in function.parameters}
-        if taken <= _SCALARS and function.return_type_name.name in {*_SCALARS, "bool"}:
-            operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
-            yield function.name, elementwise(file, function.name, operands, 3 * (function.name in _STRIDED))
+    for function in map_functions(file):
+        operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
+        yield function.name, elementwise(file, function.name, operands, 3 * (function.name in _STRIDED))
 
 
 def _cooperative(name, module):

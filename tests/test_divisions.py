@@ -10,9 +10,9 @@ import math
 import numpy as np
 import pytest
 
-from optirs_web.kernel import load_map_module
 from optirs_web.optim.options import LARGEST_FLOAT32
 from optirs_web.runtime.option_kernels import host_functions
+from optirs_web.wgsl import load_map_module
 
 
 class Inexact(float):

@@ -7,7 +7,7 @@ import pytest
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
-from optirs_web.kernel import Kernel, Online, Part, Read, Take, Write, load_map_module
+from optirs_web.kernel import Kernel, Online, Part, Read, Take, Write
 from optirs_web.lower import shader
 from optirs_web.lower.arrays import array_source
 from optirs_web.lower.in_place import Statements
@@ -31,7 +31,7 @@ from optirs_web.runtime.dtypes import FLOAT32
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.map_kernels import MapKernel
 from optirs_web.tensors import empty
-from optirs_web.wgsl import add_module, parse
+from optirs_web.wgsl import add_module, load_map_module, parse
 from optirs_web.wgsl.print_python import compile_python, print_python
 from optirs_web.wgsl.python_dialects import NUMPY
 

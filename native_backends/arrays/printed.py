@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from ...kernel import load_map_module
-from ...wgsl import link, package_loader
+from ...wgsl import link, load_map_module, package_loader
 from ...wgsl.print_python import compile_python, print_python
 from ...wgsl.python_dialects import Dialect
 

@@ -13,7 +13,7 @@ from jax import lax
 
 from ...kernel import INDEX
 from ...lower.arrays import lowered
-from ...lower.maps import VALUE
+from ...lower.maps import VALUE, binding_of
 from ...runtime.map_kernels import FusedKernel, MapKernel
 from ...wgsl.jax_dialect import JAX
 from ..arrays.jax_arrays import as_type, put, strided
@@ -38,17 +38,17 @@ def fused(
     `replacement` takes the kernel's place.
     """
     bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
-    hook, first = kernel.hook, f"{kernel.form.writes[0].array}_values"
+    hook, result = kernel.hook, binding_of(kernel.form.writes[0].array)
     if hook.function == "loaded":
         size = kernel.base.elements(values)
-        bound[first] = jnp.zeros(size, np.float32)
-        bound[hook.binding] = _computed(kernel, bound, values, size)[first]
+        bound[result] = jnp.zeros(size, np.float32)
+        bound[hook.binding] = _computed(kernel, bound, values, size)[result]
         new = _replaced(kernel, values, bound, replacement)
     else:
         new = _replaced(kernel, values, bound, replacement)
-        named = {**bound, f"{VALUE}_values": new[hook.binding], first: bound[hook.binding]}
+        named = {**bound, binding_of(VALUE): new[hook.binding], result: bound[hook.binding]}
         results = _computed(kernel, named, values, bound[hook.binding].size)
-        new |= {hook.binding if name == first else name: result for name, result in results.items()}
+        new |= {hook.binding if name == result else name: array for name, array in results.items()}
     return tuple(new[binding.name] for binding in kernel.bindings if binding.writes)
 
 
@@ -69,7 +69,7 @@ def _computed(
     shape = tuple(values[f"dim{axis}"] for axis in range(places.rank)) or (size,)
     operands: list[Any] = []
     for read in form.reads:
-        name, vector = read.name, as_type(bound[f"{read.array or read.name}_values"], DTYPES[read.type])
+        name, vector = read.name, as_type(bound[binding_of(read.array or read.name)], DTYPES[read.type])
         if name in places.strided:
             strides = tuple(values[f"{name}_stride{axis}"] for axis in range(places.rank))
             start = values[f"{name}_start"]
@@ -83,7 +83,7 @@ def _computed(
     index = lax.iota(np.uint32, math.prod(shape)).reshape(shape) if INDEX in form.used else None
     results = lowered(form, JAX).call(index, *operands, *numbers)
     return {
-        f"{write.array}_values": _put(as_type(bound[f"{write.array}_values"], DTYPES[write.type]), result, shape)
+        binding_of(write.array): _put(as_type(bound[binding_of(write.array)], DTYPES[write.type]), result, shape)
         for write, result in zip(form.writes, results, strict=True)
     }
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 import optirs_web as ow
 
-from ..kernel import load_map_module
 from ..ops.launch import apply
 from ..runtime.device import Device
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32
+from ..wgsl import load_map_module
 from ..wgsl.print_python import compile_python, print_python, python_name
 from ..wgsl.shell import function_of
 from ..wgsl.syntax import Function

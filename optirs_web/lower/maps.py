@@ -1,42 +1,29 @@
-"""A kernel without reductions, a map, as WGSL: in a loop over elements, or in a hook of another kernel.
-
-A hook is one of two functions of a kernel: ``stored(value, at)`` stores a result, ``loaded(at)`` loads an operand. With
-the map in it, what the kernel computes is the map's `VALUE`, or what the map computes is what the kernel loads. A
-product's ``stored`` is told product, row and column besides, and what its ``read_of_column`` read.
-"""
+"""A kernel without reductions, a map, as WGSL: functions of its files in a loop over elements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal as OneOf, NamedTuple
+from typing import NamedTuple
 
 from ..errors import UnsupportedError
 from ..kernel import INDEX, Kernel, Part, Read, Take
-from ..wgsl import link, parse, shell
-from ..wgsl.syntax import (
-    Declaration,
-    Function,
-    GlobalVariable,
-    Literal,
-    Module,
-    StructDeclaration,
-    StructField,
-    TypeName,
-)
+from ..wgsl import shell
 
 __all__ = [
     "ELEMENTS_PER_WORKGROUP",
     "LOOP",
     "VALUE",
-    "Hook",
     "Places",
-    "element_loop",
-    "hooked",
+    "binding_of",
+    "computed",
     "map_bindings",
     "map_parameters",
     "map_source",
     "need_map",
+    "offsets_of_index",
+    "offsets_of_place",
     "own_parameters",
+    "stored",
 ]
 
 LOOP = 256, 4
@@ -45,7 +32,7 @@ LOOP = 256, 4
 ELEMENTS_PER_WORKGROUP = LOOP[0] * LOOP[1]
 
 VALUE = "value"
-"""The value of a map that is, in the hook `stored`, what the kernel has computed."""
+"""The value of a map that is, in the hook `stored`, what the kernel has computed: the last array that it reads."""
 
 
 class Places(NamedTuple):
@@ -68,27 +55,6 @@ class Places(NamedTuple):
     of_column: tuple[str, ...] = ()
 
 
-class Hook(NamedTuple):
-    """The place in a kernel with hooks where a map is computed.
-
-    Attributes:
-        function: "stored" or "loaded".
-        binding: the buffer that the hook writes or reads.
-        struct: the parameters of the kernel.
-        axes: if ``stored`` is told the place of a result too, as product, row and column, the parameters that are the
-            numbers of rows and columns.
-    """
-
-    function: OneOf["stored", "loaded"]
-    binding: str
-    struct: str
-    axes: tuple[str, ...] = ()
-
-
-_Named = Function | GlobalVariable | StructDeclaration
-_PROVISIONAL = 100  # first number of the added bindings, until all are renumbered
-
-
 def need_map(kernel: Kernel, places: Places) -> None:
     """Check that a kernel is a map that the lowerings have.
 
@@ -97,6 +63,11 @@ def need_map(kernel: Kernel, places: Places) -> None:
     """
     if kernel.reduced or any(read.over for read in kernel.reads) or not kernel.tables <= {*places.strided}:
         raise UnsupportedError(f"kernel '{kernel.name}': a map computes elements of elements, tables and numbers")
+
+
+def binding_of(array: str) -> str:
+    """Return the name of the binding of an array, or of the value that is read from one."""
+    return f"{array}_values"
 
 
 def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
@@ -117,21 +88,21 @@ def map_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...
 def map_bindings(kernel: Kernel) -> list[tuple[str, str, str]]:
     """Return name, access and type of each storage binding: the arrays that are only read, then those written."""
     return [
-        *((f"{read.name}_values", "read", f"array<{read.type}>") for read in kernel.reads if not read.array),
-        *((f"{write.array}_values", "read_write", f"array<{write.type}>") for write in kernel.writes),
+        *((binding_of(read.name), "read", f"array<{read.type}>") for read in kernel.reads if not read.array),
+        *((binding_of(write.array), "read_write", f"array<{write.type}>") for write in kernel.writes),
     ]
 
 
 def map_source(kernel: Kernel, places: Places, loop: tuple[int, int] = LOOP, adjacent: bool = False) -> str:
-    """Return the text of a shader around the kernel's functions; `adjacent` as in `element_loop`."""
+    """Return the text of a shader around the kernel's functions; `adjacent` as in `_element_loop`."""
     members = ", ".join(f"{name}: {type_}" for name, type_ in map_parameters(kernel, places))
-    buffers = {write.array: f"{write.array}_values" for write in kernel.writes}
-    lines = _stored(kernel, "index", buffers, *_computed(kernel, places, "index", buffers))
-    return element_loop(members, map_bindings(kernel), lines, places, loop, adjacent)
+    buffers = {write.array: binding_of(write.array) for write in kernel.writes}
+    lines = stored(kernel, "index", buffers, *computed(kernel, places, "index", buffers))
+    return _element_loop(members, map_bindings(kernel), lines, places, loop, adjacent)
 
 
-def _computed(
-    kernel: Kernel, places: Places, index: str, buffers: Mapping[str, str], given: Mapping[str, str] | None = None
+def computed(
+    kernel: Kernel, places: Places, index: str, buffers: Mapping[str, str], known: Mapping[str, str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
     """Return the statements that compute the values of an element, and the expression of each.
 
@@ -142,9 +113,9 @@ def _computed(
         places: where it reads.
         index: the expression of the index.
         buffers: the buffer that each array is written to.
-        given: the expressions of values that are not read.
+        known: the expressions of values that are not read.
     """
-    expressions = {INDEX: index, **{name: f"parameters.{name}" for name in kernel.numbers}, **(given or {})}
+    expressions = {INDEX: index, **{name: f"parameters.{name}" for name in kernel.numbers}, **(known or {})}
     lines = []
     for name, value in kernel.values.items():
         if name in expressions:
@@ -157,13 +128,13 @@ def _computed(
             case Read() if name in places.of_column:
                 expression = f"of_column.{name}"
             case Read():
-                expression = f"{name}_values[{f'{name}_at' if name in places.strided else index}]"
+                expression = f"{binding_of(name)}[{f'{name}_at' if name in places.strided else index}]"
             case Part() as part:
                 expression = f"{part.function}({', '.join(expressions[argument] for argument in value.arguments)})"
                 expression = f"u32({expression})" if kernel.returns_bool(part) else expression
             case Take(array=array):
                 at, fill = (expressions[argument] for argument in value.arguments[1:])
-                element = f"{array}_values[{array}_at + {at} * parameters.{array}_step]"
+                element = f"{binding_of(array)}[{array}_at + {at} * parameters.{array}_step]"
                 lines += [f"var v_{name} = {fill};", f"if {at} < parameters.{array}_length {{ v_{name} = {element}; }}"]
                 expressions[name] = f"v_{name}"
                 continue
@@ -172,7 +143,7 @@ def _computed(
     return lines, expressions
 
 
-def _stored(
+def stored(
     kernel: Kernel, index: str, buffers: Mapping[str, str], lines: Sequence[str], expressions: Mapping[str, str]
 ) -> list[str]:
     """Return the statements with those that write the results."""
@@ -180,115 +151,10 @@ def _stored(
     return [*lines, *(f"{buffers[array]}[{index}] = {expressions[value.name]};" for array, value in written)]
 
 
-# Hooks.
-
-
-def hooked(
-    base: Module,
-    hook: Hook,
-    kernel: Kernel,
-    places: Places,
-    constants: Mapping[str, bool | int | float] | None = None,
-) -> Module:
-    """Return a complete module: a parsed kernel with a map in its hook. `base` is not changed.
-
-    The first result of a map in `stored` replaces the value that the kernel stores. Buffers are numbered in the order
-    of their declaration.
-    """
-    is_stored = hook.function == "stored"
-    first, *others = (write.array for write in kernel.writes)
-    buffers = {first: hook.binding, **{array: f"{array}_values" for array in others}}
-    lines, expressions = _computed(kernel, places, "at", buffers, {VALUE: "value"} if is_stored else {})
-    if is_stored:
-        lines = _stored(kernel, "at", buffers, lines, expressions)
-    else:
-        lines.append(f"return {expressions[kernel.written[first].name]};")
-    parameters = ", ".join(
-        f"{parameter.name}: {parameter.type_name.name}"
-        for parameter in shell.function_of(base, hook.function).parameters
-    )
-    head = f"fn {hook.function}({parameters}){'' if is_stored else ' -> f32'}"
-    own = (f"{first}_values", f"{VALUE}_values" if is_stored else "")
-    added = [binding for binding in map_bindings(kernel) if binding[0] not in own]
-    of_column = _of_column(kernel, places, hook)
-    text = f"{shell.storage(added, _PROVISIONAL)}\n{_function(head, [*_offsets(places, hook), *lines])}{of_column}"
-    replacing = parse(text, f"<fused {base.file}>").declarations
-    replaced = {declaration.name for declaration in replacing if isinstance(declaration, _Named)}
-    if not is_stored:
-        replaced.add(hook.binding)
-    kept = [
-        _with_parameters(declaration, hook, kernel, places)
-        for declaration in base.declarations
-        if not (isinstance(declaration, _Named) and declaration.name in replaced)
-    ]
-    module = link(Module(base.file, base.enables, [*kernel.imports, *kept, *replacing]), constants=constants)
-    _number_bindings(module)
-    return module
-
-
-def _function(head: str, lines: Sequence[str]) -> str:
-    body = "\n    ".join(lines)
-    return f"{head} {{\n    {body}\n}}\n"
-
-
-def _offsets(places: Places, hook: Hook) -> list[str]:
-    if not places.ends:
-        return _offsets_of_index(places, "at")
-    names = [name for name in places.strided if name not in places.of_column]
-    return _offsets_of_place(names, _place(places, hook, "row"))
-
-
-def _place(places: Places, hook: Hook, row: str) -> list[str]:
-    """Return the position along each axis; `row` is the expression of that which a hook is told, or of any row."""
-    told, first, place = ("product", row, "column"), 0, list[str]()
-    for end in places.ends:
-        position = told[first]
-        for number in range(first + 1, end + 1):
-            position = f"({position} * parameters.{hook.axes[number - 1]} + {told[number]})"
-        place.append(position)
-        first = end + 1
-    return place
-
-
-def _of_column(kernel: Kernel, places: Places, hook: Hook) -> str:
-    """Return the struct and the function that read what is the same in all rows of a column; "" if nothing is."""
-    names = places.of_column
-    if not names:
-        return ""
-    members = ", ".join(f"{name}: {kernel.type_of(name)}" for name in names)
-    values = ", ".join(f"{name}_values[{name}_at]" for name in names)
-    lines = _offsets_of_place(names, _place(places, hook, "0u"))
-    head = "fn read_of_column(product: u32, column: u32) -> OfColumn"
-    return f"struct OfColumn {{ {members} }}\n{_function(head, [*lines, f'return OfColumn({values});'])}"
-
-
-def _with_parameters(declaration: Declaration, hook: Hook, kernel: Kernel, places: Places) -> Declaration:
-    """Return a declaration; to the struct of parameters those of the map are added."""
-    if not (isinstance(declaration, StructDeclaration) and declaration.name == hook.struct):
-        return declaration
-    added = [
-        StructField(declaration.position, name, TypeName(declaration.position, type_))
-        for name, type_ in own_parameters(kernel, places)
-    ]
-    return StructDeclaration(declaration.position, declaration.name, [*declaration.fields, *added])
-
-
-def _number_bindings(module: Module) -> None:
-    """Number the buffers from 0 in the order of their declaration, with the uniform block last."""
-    buffers = [variable for variable in module.declarations if isinstance(variable, GlobalVariable)]
-    ordered = sorted(
-        (variable for variable in buffers if variable.space in ("storage", "uniform")),
-        key=lambda variable: variable.space == "uniform",
-    )
-    for number, variable in enumerate(ordered):
-        binding = next(attribute for attribute in variable.attributes if attribute.name == "binding")
-        binding.arguments = [Literal(variable.position, number, type=binding.arguments[0].type)]
-
-
 # Offsets in strided arrays.
 
 
-def _offsets_of_index(places: Places, index: str, keyword: str = "let") -> list[str]:
+def offsets_of_index(places: Places, index: str, keyword: str = "let") -> list[str]:
     """Return the statements that declare the position of the element `index` along each axis and its offsets, NAME_at.
 
     `keyword` is "var" if they will change.
@@ -300,10 +166,10 @@ def _offsets_of_index(places: Places, index: str, keyword: str = "let") -> list[
     for axis in reversed(axes[1:]):
         lines += [f"{keyword} at{axis} = rest % parameters.dim{axis};", f"rest = rest / parameters.dim{axis};"]
     lines.append("let at0 = rest;")
-    return [*lines, *_offsets_of_place(places.strided, [f"at{axis}" for axis in axes], keyword)]
+    return [*lines, *offsets_of_place(places.strided, [f"at{axis}" for axis in axes], keyword)]
 
 
-def _offsets_of_place(names: Sequence[str], place: Sequence[str], keyword: str = "let") -> list[str]:
+def offsets_of_place(names: Sequence[str], place: Sequence[str], keyword: str = "let") -> list[str]:
     """Return the statements that declare the offsets of the element at these positions."""
     lines = []
     for name in names:
@@ -348,7 +214,7 @@ def _next_offsets(places: Places) -> list[str]:
     return lines
 
 
-def element_loop(
+def _element_loop(
     members: str,
     bindings: Sequence[tuple[str, str, str]],
     body: Sequence[str],
@@ -373,12 +239,12 @@ def element_loop(
     if adjacent and places.rank:
         lines = [
             f"let first = {start} + lane * {iterations}u;",
-            *_offsets_of_index(places, "first", "var"),
+            *offsets_of_index(places, "first", "var"),
             *_steps(places),
             f"for (var iteration = 0u; iteration < {iterations}u; iteration++) {{",
             "    let index = first + iteration;",
             "    if index < parameters.size {",
-            *_indented(_indented(body)),
+            *_indented(body, 2),
             "    }",
             *_indented(_next_offsets(places)),
             "}",
@@ -389,7 +255,7 @@ def element_loop(
             f"for (var iteration = 0u; iteration < {iterations}u; iteration++) {{",
             f"    let index = first + iteration * {invocations}u;",
             "    if index < parameters.size {",
-            *_indented(_indented([*_offsets_of_index(places, "index"), *body])),
+            *_indented([*offsets_of_index(places, "index"), *body], 2),
             "    }",
             "}",
         ]
@@ -407,5 +273,5 @@ fn main({shell.GRID_PARAMETERS}) {{
 """
 
 
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+def _indented(lines: Sequence[str], levels: int = 1) -> list[str]:
+    return ["    " * levels + line for line in lines]

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..autograd import no_grad
-from ..kernel import load_map_module
 from ..ops.arithmetic import multiply
 from ..ops.creation import full
 from ..ops.linear import matmul
@@ -23,6 +22,7 @@ from ..runtime.map_kernels import MapKernel
 from ..runtime.measure import Plan, timed
 from ..runtime.timing import Work
 from ..tensors import Tensor
+from ..wgsl import load_map_module
 
 __all__ = ["Curve", "Rates", "at", "measure", "seconds_for"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -150,7 +150,7 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
         case MapKernel(form=form):
             return int(values["size"]) * _per_element_of_form(form)
         case GeneratedKernel() if "blocks" in sizes:  # of an arena; each has 8 bytes in the table
-            return sizes["blocks"] // 8 * BLOCK * _per_element(kernel, (getattr(kernel, "part", ""),))
+            return sizes["blocks"] // 8 * BLOCK * _per_element(kernel, getattr(kernel, "part", ""))
         case FormKernel(form=form):
             return kernel.elements(values) * _per_element_of_form(form)
         case CooperativeKernel(name=name) if name in _COUNTS:
@@ -180,11 +180,11 @@ def _per_element_of_form(form: Form) -> int:
 
 
 @cache
-def _per_element(kernel: GeneratedKernel, functions: Sequence[str]) -> int:
+def _per_element(kernel: GeneratedKernel, function: str) -> int:
     declared = {
         declaration.name for declaration in kernel.map_module.declarations if isinstance(declaration, syntax.Function)
     }
-    return sum(operations_of_function(kernel.map_module, name) for name in functions if name in declared)
+    return operations_of_function(kernel.map_module, function) if function in declared else 0
 
 
 def operations_of_function(module: syntax.Module, function: str) -> int:

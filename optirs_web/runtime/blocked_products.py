@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from ..errors import UnsupportedError
-from ..lower.maps import VALUE
+from ..lower.maps import VALUE, binding_of
 from ..wgsl import syntax
 from .kernels import Binding, CooperativeKernel, Kernel
 from .launches import Launch
@@ -30,7 +30,7 @@ _LEAST_BLOCKS, _MOST_BLOCKS = 4, 64
 """With fewer the blocks would take about the memory that the operand does; more take longer to bind."""
 
 
-PRODUCT = f"{VALUE}_values"
+PRODUCT = binding_of(VALUE)
 """The binding of what follows a product that is the product."""
 
 

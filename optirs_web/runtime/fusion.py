@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..lower.maps import VALUE, Hook
+from ..lower.hooks import Hook
+from ..lower.maps import VALUE
 from .backend import Capabilities
 from .blocked_products import Layout, can_follow, layout_of
 from .buffer import Buffer, View

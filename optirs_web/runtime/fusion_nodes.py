@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..kernel import Part
-from ..lower.maps import Hook
+from ..lower.hooks import Hook
+from ..lower.maps import binding_of
 from .backend import Capabilities
 from .blocked_products import Layout, blocked_product
 from .buffer import Buffer, View
@@ -97,11 +98,11 @@ class Node:
         if self.after is not None:
             hook, expression = HOOKS[kernel.name]["stored"], self.after
             views[hook.binding] = expression.outputs[0].view
-            views |= {f"y{number}_values": output.view for number, output in enumerate(expression.outputs)}
+            views |= {binding_of(f"y{number}"): output.view for number, output in enumerate(expression.outputs)}
         else:
             assert self.before is not None
             hook, expression = HOOKS[kernel.name]["loaded"], self.before[1]
-        views |= {f"x{number}_values": tensor.view for number, tensor in enumerate(expression.tensors)}
+        views |= {binding_of(f"x{number}"): tensor.view for number, tensor in enumerate(expression.tensors)}
         form, places, parameters = form_of(expression, _axes(launch, hook, expression))
         joined = fused_kernel(kernel, hook, form, places)
         bound = tuple(views[binding.name] for binding in joined.bindings)

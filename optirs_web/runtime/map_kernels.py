@@ -5,19 +5,18 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import Literal
 
-from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write, load_map_module
+from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
+from ..lower.hooks import Hook, hooked
 from ..lower.maps import (
     ELEMENTS_PER_WORKGROUP,
     LOOP,
-    Hook,
     Places,
-    hooked,
     map_bindings,
     map_parameters,
     map_source,
     need_map,
 )
-from ..wgsl import print_wgsl, shell, syntax
+from ..wgsl import load_map_module, print_wgsl, shell, syntax
 from .kernels import Binding, GeneratedKernel, Kernel, SourceKernel, bindings_of
 
 __all__ = [
@@ -27,9 +26,9 @@ __all__ = [
     "elementwise",
     "fused_kernel",
     "gather",
-    "map_form",
     "map_kernel",
     "operands_of",
+    "titled",
     "uses_index",
 ]
 
@@ -203,19 +202,7 @@ def gather(type_: Type, rank: int, *, wraps: bool) -> MapKernel:
     return map_kernel(form, Places(rank, ("position", "table")))
 
 
-@cache
-def map_form(
-    parts: tuple[Part | Take, ...],
-    reads: tuple[Read, ...],
-    numbers: tuple[tuple[str, Type], ...],
-    writes: tuple[Write, ...],
-) -> Form:
-    """Return the form of several map functions, one after the other, and of what they take from tables."""
-    file = next((part.file for part in parts if isinstance(part, Part) and part.file is not None), ("", ""))
-    return Form(_titled(parts), file, 1, reads, parts, writes, dict(numbers))
-
-
-def _titled(parts: tuple[Part | Take, ...]) -> str:
+def titled(parts: tuple[Part | Take, ...]) -> str:
     """Return the names of the functions; "..." stands for those for which there is no room."""
     title = "+".join(part.function.rstrip("_") if isinstance(part, Part) else "gather" for part in parts)
     return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write, load_map_module
+from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
 from ..lower.maps import VALUE, Places
+from ..wgsl import load_map_module
 from ..wgsl.tree import walk
 from .buffer import View
 from .launches import Launch
-from .map_kernels import MapKernel, map_form, map_kernel
+from .map_kernels import MapKernel, map_kernel, titled
 
 __all__ = [
     "Mapped",
@@ -354,8 +355,8 @@ def _collapsed(expression: Mapped) -> Mapped:
 def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
     """Return the number of the last of the axes that each of `dims` consists of; () if one ends within an axis."""
     after = [math.prod(axes[number:]) for number in range(len(axes), 0, -1)]
-    rests = [math.prod(dims[number + 1 :]) for number in range(len(dims))]
-    return tuple(len(axes) - 1 - after.index(rest) for rest in rests) if {*rests} <= {*after} else ()
+    inner_sizes = [math.prod(dims[number + 1 :]) for number in range(len(dims))]
+    return tuple(len(axes) - 1 - after.index(size) for size in inner_sizes) if {*inner_sizes} <= {*after} else ()
 
 
 def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[int | float]]:
@@ -413,7 +414,9 @@ def _form(
         if old(number) in used
     ]
     writes = tuple(Write(value, f"y{number}", type_) for number, (type_, value) in enumerate(outputs))
-    return map_form(parts, tuple(reads), tuple((f"s{n}", type_) for n, type_ in enumerate(scalars)), writes)
+    numbers = {f"s{number}": type_ for number, type_ in enumerate(scalars)}
+    file = next((part.file for part in parts if isinstance(part, Part) and part.file), ("", ""))
+    return Form(titled(parts), file, 1, tuple(reads), parts, writes, numbers)
 
 
 def relaunched(expression: Mapped, grid: Sequence[int]) -> Launch:

@@ -32,7 +32,7 @@ from .syntax import (
 from .tree import clone, walk
 from .types import BOOL, F16, F32, I32, U32, Type
 
-__all__ = ["Loader", "add_module", "link", "package_loader"]
+__all__ = ["Loader", "add_module", "link", "load_map_module", "package_loader"]
 
 Path = tuple[str, ...]
 Loader = Callable[[Path], Module]
@@ -65,6 +65,12 @@ def _load_from_package(path: Path) -> Module:
     if raw is None:
         raise FileNotFoundError(name)
     return parse(raw.decode(), f"shaders/{name}")
+
+
+@cache
+def load_map_module(folder: str, name: str, functions: tuple[str, ...]) -> Module:
+    """Return the functions of ``shaders/FOLDER/NAME.wgsl``, linked, with those that they call."""
+    return link(_load((folder, name)), roots=list(functions))
 
 
 def link(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ....lower.maps import VALUE
+from ....lower.maps import VALUE, binding_of
 from ....runtime.kernels import Kernel
 from ....runtime.map_kernels import FusedKernel, MapKernel
 from ....runtime.numba_texts import numba_loops
@@ -28,7 +28,7 @@ from ....wgsl.syntax import Binary, Call, Unary
 from ....wgsl.tree import walk
 from ..numpy import kernels as numpy_kernels
 from ..numpy.forms import replacement_of
-from ..numpy.library import Array, Parameters
+from ..numpy.library import DTYPES, Array, Parameters
 from ..numpy.maps import only_joins
 from .loops import Loop, has_machine_code, loop_of, threads
 from .worker import Compilation, compile_in_worker
@@ -48,7 +48,6 @@ _SECONDS_PER_ELEMENT = 1.5e-10
 _OF_ELEMENTS = (MapKernel, FusedKernel)
 _OF_TRANSFORMS = (TransformMeasureKernel, TransformSettleKernel)
 _OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel, *_OF_TRANSFORMS)
-_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _WORDS = ("blocks", "tensors", "found_inf")
 _OPERATIONS = (Binary, Unary, Call)
 
@@ -280,8 +279,8 @@ def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size:
     return [
         np.array([values[name] for name in steps], np.uint64),
         size,
-        *(_DTYPES[type_](values[name]) for name, type_ in form.numbers.items()),
-        *(array.view(_DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)),
+        *(DTYPES[type_](values[name]) for name, type_ in form.numbers.items()),
+        *(array.view(DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)),
     ]
 
 
@@ -316,10 +315,10 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
 def _of_hooked(kernel: FusedKernel, bound: dict[str, Array], between: Array) -> list[Array]:
     """The tensors and outputs of its map functions; `between` is what the kernel with hooks writes or reads."""
     form, hook = kernel.form, kernel.hook
-    tensors = [bound[f"{read.name}_values"] for read in form.reads if not read.array and read.name != VALUE]
+    tensors = [bound[binding_of(read.name)] for read in form.reads if not read.array and read.name != VALUE]
     if hook.function != "stored":
         return [*tensors, between]
-    results = [bound[f"{write.array}_values"] for write in form.writes[1:]]
+    results = [bound[binding_of(write.array)] for write in form.writes[1:]]
     return [*tensors, between, bound[hook.binding], *results]
 
 

@@ -6,7 +6,6 @@ What is measured of a line is complete after each dispatch here, so it is stored
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -14,24 +13,21 @@ from ....runtime.factored import LineSettleKernel
 from ....runtime.rule_kernels import RuleKernel
 from ....wgsl import factored_shell, line_lookup, rule_shell
 from ....wgsl.shell import member_names
+from .library import CHUNK, Array
 from .line_tables import KINDS, LineTables, Shape
 from .rules import BoundRule
 
 __all__ = ["bind_measure_lines", "bind_settle_lines"]
 
-Array = np.ndarray[Any, Any]
-
-_CHUNK = 1 << 15
-
 
 def _parts(shape: Shape) -> Iterator[tuple[int, int, int]]:
     """The first row, the matrices and the rows of each of parts about as large as a chunk: whole matrices, or rows."""
-    matrices = _CHUNK // (shape.rows * shape.columns)
+    matrices = CHUNK // (shape.rows * shape.columns)
     if matrices:
         for matrix in range(0, shape.matrices, matrices):
             yield matrix * shape.rows, min(matrices, shape.matrices - matrix), shape.rows
         return
-    rows = max(1, _CHUNK // shape.columns)
+    rows = max(1, CHUNK // shape.columns)
     for matrix in range(shape.matrices):
         for row in range(0, shape.rows, rows):
             yield matrix * shape.rows + row, 1, min(rows, shape.rows - row)

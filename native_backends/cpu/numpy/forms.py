@@ -15,13 +15,12 @@ from ....runtime.form_kernels import FormKernel
 from ....runtime.kernels import SourceKernel
 from ....wgsl.python_dialects import NUMPY
 from ...arrays.numpy_rows import column_maxima, column_sums, of_rows, outer, row_blocks, row_maxima, row_sums
-from .library import REPLACEMENTS
+from .library import DTYPES, REPLACEMENTS
 
 __all__ = ["bind_form", "replacement_of"]
 
 Array = np.ndarray[Any, Any]
 
-_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _BEGIN = {rank: np.zeros((1,) * rank, np.uint32) for rank in (2, 3)}
 """The first column of rows that are whole, by number of axes."""
 _NARROW = 32
@@ -70,7 +69,7 @@ _OF_COLUMNS = Reductions(
 def bind_form(kernel: FormKernel, arrays: Sequence[Array], values: Mapping[str, Any]) -> Callable[[], None]:
     """Return a call that runs the kernel over these buffers."""
     form, columns, inner = kernel.form, values["columns"], values["inner"]
-    numbers = [_DTYPES[type_](values[name]) for name, type_ in form.numbers.items()]
+    numbers = [DTYPES[type_](values[name]) for name, type_ in form.numbers.items()]
     if kernel.layout == "segments":
         return partial(_run_segments, form, arrays, values, numbers)
     space = (values["rows"], columns) if inner == 1 else (values["rows"] // inner, columns, inner)
@@ -166,7 +165,7 @@ def _tables(form: Kernel, arrays: Sequence[Array], shapes: Mapping[Kind, tuple[i
     """Return the arrays with the axes of the index space."""
     types = [*(read.type for read in form.reads), *(write.type for write in form.writes)]
     return [
-        array.view(_DTYPES[type_])[: math.prod(shapes[kind])].reshape(shapes[kind])
+        array.view(DTYPES[type_])[: math.prod(shapes[kind])].reshape(shapes[kind])
         for array, type_, kind in zip(arrays, types, form.kinds, strict=True)
     ]
 

@@ -26,16 +26,13 @@ from ...arrays.numpy_arrays import runs
 from . import maps, sparse
 from .factored import bind_measure_lines, bind_settle_lines
 from .forms import bind_form, replacement_of
-from .library import Array
+from .library import CHUNK, Array
 from .options import bind_options
 from .packed import bind_packed
 from .rules import BoundRule
 from .transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
 __all__ = ["bind_kernel"]
-
-_CHUNK = 1 << 15
-"""Elements handled at once: the temporaries of a map function then stay in the cache."""
 
 
 def bind_kernel(
@@ -137,8 +134,8 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
 
 
 def _chunks(first: int, end: int) -> Iterator[slice]:
-    for start in range(first, end, _CHUNK):
-        yield slice(start, min(start + _CHUNK, end))
+    for start in range(first, end, CHUNK):
+        yield slice(start, min(start + CHUNK, end))
 
 
 def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:

@@ -15,11 +15,16 @@ from ...arrays import numpy_arrays
 from ...arrays.routines import ROUTINES
 from . import windows
 
-__all__ = ["REPLACEMENTS", "Array", "Parameters"]
+__all__ = ["CHUNK", "DTYPES", "REPLACEMENTS", "Array", "Parameters"]
 
 Array = np.ndarray[Any, Any]
 Parameters = Mapping[str, Any]
 
+CHUNK = 1 << 15
+"""Elements handled at once: what is between the operations then stays in the cache."""
+
+DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+"""NumPy's type by that in WGSL."""
 
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     **{name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()},

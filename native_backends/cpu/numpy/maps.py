@@ -11,20 +11,15 @@ import numpy as np
 
 from ....kernel import INDEX, Kernel, Part
 from ....lower.arrays import lowered
-from ....lower.maps import VALUE, map_bindings, own_parameters
+from ....lower.maps import VALUE, binding_of, map_bindings, own_parameters
 from ....runtime.map_kernels import FusedKernel, MapKernel
 from ....wgsl.python_dialects import Dialect
 from ...arrays.numpy_arrays import strided
 from .forms import replacement_of
-from .library import Array, Parameters
+from .library import CHUNK, DTYPES, Array, Parameters
 from .tables import Table
 
 __all__ = ["bind_fused", "bind_map", "only_joins"]
-
-_CHUNK = 1 << 15
-"""Elements handled at once: what is between the operations then stays in the cache."""
-
-_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 
 
 class _Array(NamedTuple):
@@ -62,14 +57,14 @@ def _function(form: Kernel, dialect: Dialect) -> _Function:
     reads = [
         _Array(
             read.name,
-            _DTYPES[read.type],
+            DTYPES[read.type],
             names.index(read.array) if read.array else None,
             read.name in form.tables,
         )
         for read in form.reads
     ]
-    writes = [_Array(write.array, _DTYPES[write.type]) for write in form.writes]
-    numbers = [_DTYPES[type_] for type_ in form.numbers.values()]
+    writes = [_Array(write.array, DTYPES[write.type]) for write in form.writes]
+    numbers = [DTYPES[type_] for type_ in form.numbers.values()]
     return _Function(*lowered(form, dialect), INDEX in form.used, reads, writes, numbers)
 
 
@@ -93,10 +88,10 @@ class _Map(NamedTuple):
     def run(self) -> None:
         """Compute all elements, part by part."""
         shape, count = self.shape, self.function.memory
-        if math.prod(shape) <= _CHUNK or self._is_same_along_the_first_axis:
+        if math.prod(shape) <= CHUNK or self._is_same_along_the_first_axis:
             self._compute(0, self.reads, self.results, [np.empty(shape, np.float32) for _ in range(count)])
             return
-        rows = max(1, _CHUNK // math.prod(shape[1:]))
+        rows = max(1, CHUNK // math.prod(shape[1:]))
         memory = [np.empty((rows, *shape[1:]), np.float32) for _ in range(count)]
         for first in range(0, shape[0], rows):
             end = min(first + rows, shape[0])
@@ -172,8 +167,8 @@ def _map(
             starts, strides = starts + 1, strides + rank
         else:
             tables.append(_whole(next(remaining).view(read.dtype)[:size], shape))
-    given = [dtype(value) for dtype, value in zip(function.numbers, parameters[words:], strict=True)]
-    return _Map(function, shape, tables, given, results)
+    numbers = [dtype(value) for dtype, value in zip(function.numbers, parameters[words:], strict=True)]
+    return _Map(function, shape, tables, numbers, results)
 
 
 def _whole(vector: Array, shape: tuple[int, ...]) -> Array:
@@ -254,9 +249,9 @@ def bind_fused(
     is_stored = hook.function == "stored"
     size = bound[hook.binding].size // 4 if is_stored else kernel.base.elements(values)
     shape = tuple(parameters[: kernel.places.rank]) or (size,)
-    first = f"{form.writes[0].array}_values"
+    result = binding_of(form.writes[0].array)
     between = np.empty(4 * size, np.uint8)
-    named = {**bound, f"{VALUE}_values": between, first: bound[hook.binding] if is_stored else between}
+    named = {**bound, binding_of(VALUE): between, result: bound[hook.binding] if is_stored else between}
     whole = _map(kernel, shape, [named[name] for name, _, _ in map_bindings(form)], parameters, dialect)
     number = [read.name for read in form.reads].index(VALUE) if is_stored else 0
 

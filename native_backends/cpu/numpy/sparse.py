@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...arrays import numpy_arrays
 from ...arrays.numpy_arrays import floats
 from ...arrays.sparse import row_heads
+from .library import CHUNK, Parameters
 
 if TYPE_CHECKING:
     from .rules import BoundRule
 
 __all__ = ["bind_rows"]
-
-Array = np.ndarray[Any, Any]
-Parameters = Mapping[str, Any]
-
-_CHUNK = 1 << 15
-"""Elements handled at once."""
 
 
 def bind_rows(rule: BoundRule, p: Parameters) -> Callable[[], None]:
@@ -29,7 +24,7 @@ def bind_rows(rule: BoundRule, p: Parameters) -> Callable[[], None]:
     params = floats(rule.bound["params"]).reshape(-1, length)
     slots = {name: slot.rows(params.size, length) for name, slot in rule.slots.items()}
     sums = floats(rule.bound["sums"])[: p["count"] * length].reshape(-1, length)
-    chunk_rows = max(1, _CHUNK // length)
+    chunk_rows = max(1, CHUNK // length)
 
     def run() -> None:
         if rule.is_active[tensor] != 1:

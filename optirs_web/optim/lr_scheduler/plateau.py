@@ -9,11 +9,11 @@ from functools import cache, partial
 from typing import Any, Literal, SupportsFloat
 
 from ...errors import ShapeError, UnsupportedError
-from ...kernel import load_map_module
 from ...runtime.buffer import View
 from ...runtime.option_kernels import NOWHERE, OptionKernel, OptionTable, host_functions
 from ...runtime.program import StaleProgramError
 from ...tensors import Tensor, tensor
+from ...wgsl import load_map_module
 from ..formulas import Schedule
 from ..layout import Layout
 from ..optimizer import Optimizer
