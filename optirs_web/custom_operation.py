@@ -34,7 +34,9 @@ _TAKEN = re.compile(
 )
 """Names in the code that is generated around the functions."""
 
-_TAKEN_BY_VALUES = re.compile(r"[aeruvw]_\w+|rows_\w+|m\d+|at")
+_TAKEN_BY_VALUES = re.compile(
+    r"[aeruvw]_\w+|rows_\w+|m\d+|at|[abc]|row|column|product|of_column|read_of_column|stored|loaded|launch|range"
+)
 """Names of values and arrays in generated code, which no function may have; those of parameters get a prefix there."""
 
 _numbers = itertools.count()

@@ -63,6 +63,8 @@ Kind = Literal["element", "row", "column", "number"]
 Type = Literal["f32", "i32", "u32"]
 """The WGSL type of an element of an array, or of a number."""
 
+_SCALARS = ("f32", "i32", "u32", "bool")
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -101,7 +103,7 @@ class Online:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A function, computed for each element of its level. A bool that it returns is a u32.
+    """A function, computed for each element of its level. In a map a bool that it returns is a u32.
 
     Attributes:
         function: its parameters have the names of values.
@@ -372,7 +374,10 @@ class Kernel:
         return self._returned(part) == "bool"
 
     def _returned(self, part: Part) -> str:
-        return str(shell.function_of(self.map_module, part.function).return_type)
+        returned = self.function(part.function, part.file).return_type_name
+        if returned is not None and returned.name in _SCALARS:
+            return returned.name
+        return str(shell.function_of(self.map_module, part.function).return_type)  # an alias
 
     @cached_property
     def finds_elements(self) -> bool:

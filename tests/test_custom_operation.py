@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import optirs_web as ow
+from optirs_web import ops
 from optirs_web.errors import ShaderError, UnsupportedError
 
 SWISH = """
@@ -187,3 +188,38 @@ def test_a_function_may_return_a_constant_or_an_alias_and_have_a_parameter_of_it
     x = ow.tensor([1.0, 2.0], device=device)
     compiled = ow.compile(lambda x: operation(x + 1.0), device=device)
     assert operation(x + 1.0).tolist() == compiled(x).tolist() == expected
+
+
+def test_a_function_of_ones_own_with_the_name_of_one_of_the_library_is_called(device, x):
+    text = "fn f(x: f32) -> f32 { return precise_exp(x); } fn precise_exp(x: f32) -> f32 { return x + 10.0; }"
+    operation = ow.custom_op(text, "f")
+    np.testing.assert_array_equal(operation(x).numpy(), x.numpy() + 10)
+
+
+def test_bits_are_kept_while_the_float_that_has_them_is_not_needed_any_more(device):
+    bits = ow.custom_op("fn bits(p: f32) -> u32 { return bitcast<u32>(p); }")
+    exp_of_bits = ow.custom_op(
+        "import package::lib::math::precise_exp;"
+        "fn g(p: u32, q: f32) -> f32 { let e = precise_exp(bitcast<f32>(p)); return e + q; }"
+    )
+    x = ow.tensor([1.0, 2.0, -3.0], device=device)
+
+    def both(x):
+        doubled = bits(x * 2.0)
+        return doubled, exp_of_bits(doubled, x)
+
+    for got, expected in zip(ow.compile(both, device=device)(x), both(x), strict=True):
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+def test_a_condition_on_numbers_alone_is_a_number_for_others(device):
+    twice = ow.custom_op("fn twice(m: u32) -> u32 { return m + m; }")
+    x = ow.tensor([1.0, -2.0, 3.0], device=device)
+    condition = x > 0
+
+    def run(x, condition):
+        one = ops.full(x.shape, 1.0, device=x.device) > 0.5
+        return twice(one).astype("float32") * x, ops.where(condition, condition, one), one.astype("int32")
+
+    for got, expected in zip(ow.compile(run, device=device)(x, condition), run(x, condition), strict=True):
+        assert got.tolist() == expected.tolist()

@@ -117,8 +117,9 @@ def _call(value: Value) -> str:
 
 
 def _has_to_convert(kernel: Kernel, value: Value) -> bool:
-    """Return whether a value is a bool that others need as a u32; an array that it is written to converts it."""
-    return value.part is not None and value.name in kernel.used and kernel.returns_bool(value.part)
+    """Return whether a value of a map is a bool that others need as a u32; an array that it is written to converts it."""
+    is_map = not kernel.reduced
+    return is_map and value.part is not None and value.name in kernel.used and kernel.returns_bool(value.part)
 
 
 def _combined(value: Value, elements: str) -> str:
@@ -160,7 +161,8 @@ def _for_numpy(kernel: Kernel, text: str, dialect: Dialect) -> str:
             continue
         function = python_name(value.part.function)
         if kernel.level_of_call(value):
-            statements.other(name, _combined(value, f"{function}({', '.join(arguments)})"), arguments)
+            call = _combined(value, f"{function}({', '.join(arguments)})")
+            statements.other(name, f"np.uint32({call})" if _has_to_convert(kernel, value) else call, arguments)
         elif not value.level:
             names[value.name] = statements.element(name, function, arguments)
             if _has_to_convert(kernel, value):
@@ -174,6 +176,7 @@ def _for_numpy(kernel: Kernel, text: str, dialect: Dialect) -> str:
     lines, count = statements.text(
         {array: name for array, name in arrays.items() if array in of_floats},
         {f"a_{read.array}": f"v_{read.name}" for read in kernel.reads if read.array},
+        results.values(),
     )
     memory = [f"m{number}" for number in range(count)]
     kernel_text = _function(kernel, lines, [*results.values()], [*arrays, *memory])

@@ -161,17 +161,20 @@ class Statements:
     def _fresh(self) -> str:
         return f"t{sum(statement.name.startswith('t') for statement in self._statements)}"
 
-    def text(self, results: Mapping[str, str], held: Mapping[str, str] | None = None) -> tuple[list[str], int]:
+    def text(
+        self, results: Mapping[str, str], held: Mapping[str, str] | None = None, others: Iterable[str] = ()
+    ) -> tuple[list[str], int]:
         """Return the statements as text, and how many arrays m0, m1, … they need.
 
         Args:
             results: by array the name of the value that it should get. Where that cannot be, the value is elsewhere.
             held: by array the name of the value that it has at first.
+            others: the values that are needed at the end besides.
         """
         last = {
             name: at for at, statement in enumerate(self._statements) for name in (statement.name, *statement.operands)
         }
-        last |= dict.fromkeys(results.values(), len(self._statements))
+        last |= dict.fromkeys((*results.values(), *others), len(self._statements))
         memory = _Memory({array: {(held or {})[array]} if array in (held or {}) else set() for array in results})
         wanted = {name: array for array, name in results.items()}
         lines = []

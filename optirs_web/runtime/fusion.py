@@ -73,7 +73,7 @@ class _Fusion:
         producer = self.nodes[first] if first is not None else None
         if first is None or producer is None or producer.map is None:
             return False
-        if not (consumer.reads_all(number) or producer.map.is_constant):
+        if not consumer.reads_as_computed(number, producer.map):
             return False
         keeps = self._has_to_keep(producer.map, at, first)
         if keeps is None or (keeps and producer.map.is_constant) or not self.nodes.can_move(first, at, writes=keeps):
@@ -115,7 +115,7 @@ class _Fusion:
         if node.map is None:
             return False
         flat = [
-            producer.is_constant or node.map.reads_all(number)
+            node.map.reads_as_computed(number, producer)
             for number, tensor in enumerate(node.map.tensors)
             if tensor.view == view
         ]

@@ -116,6 +116,10 @@ class Mapped(NamedTuple):
         """Each result reads the element of the tensor at its own place, and there are no others."""
         return self.is_flat(number) and 4 * self.size == self.tensors[number].view.nbytes
 
+    def reads_as_computed(self, number: int, producer: Mapped) -> bool:
+        """Each result reads what the producer computes for its own place, or for all: no element of a table."""
+        return self.tensors[number].table is None and (producer.is_constant or self.reads_all(number))
+
 
 _OLD = "old"
 

@@ -14,13 +14,14 @@ import keyword
 import linecache
 import re
 import struct
+from dataclasses import replace
 from typing import Any
 
 from ..errors import UnsupportedError
 from .python_dialects import ATOM, NUMPY, Dialect
 from .straight import Straight, type_of
 from .straighten import straighten
-from .syntax import Binary, Call, Expression, Literal, Module, Name, StructDeclaration, TypeName, Unary
+from .syntax import Binary, Call, Expression, Function, Literal, Module, Name, StructDeclaration, TypeName, Unary
 from .types import Scalar, Struct, Type
 
 __all__ = ["compile_python", "print_python", "python_name"]
@@ -40,7 +41,14 @@ def print_python(module: Module, dialect: Dialect = NUMPY, functions: list[str] 
         ShaderError: one of them is not a map function.
         UnsupportedError: the dialect lacks a built-in that they use.
     """
-    return _Printer(module, dialect, straighten(module, functions, dialect.library, dialect.inline_size)).text()
+    of_library = {
+        declared.name
+        for declared in module.declarations
+        if isinstance(declared, Function) and declared.position.file.startswith("shaders/lib/")
+    }
+    library = {name: function for name, function in dialect.library.items() if name in of_library}
+    straight = straighten(module, functions, library, dialect.inline_size)
+    return _Printer(module, replace(dialect, library=library), straight).text()
 
 
 def compile_python(source: str, name: str) -> dict[str, Any]:

@@ -94,10 +94,11 @@ class _Map(NamedTuple):
         rows = max(1, CHUNK // math.prod(shape[1:]))
         memory = [np.empty((rows, *shape[1:]), np.float32) for _ in range(count)]
         for first in range(0, shape[0], rows):
-            end = min(first + rows, shape[0])
-            targets = [result[first:end] for result in self.results]
-            own = [array[: end - first] for array in memory]
-            self._compute(first, [_part(array, first, end) for array in self.reads], targets, own)
+            part = slice(first, min(first + rows, shape[0]))
+            targets = [result[part] for result in self.results]
+            own = [array[: len(targets[0])] for array in memory]
+            reads = [array if array.shape[0] == 1 else array[part] for array in self.reads]
+            self._compute(first, reads, targets, own)
 
     @property
     def _is_same_along_the_first_axis(self) -> bool:
@@ -116,13 +117,6 @@ class _Map(NamedTuple):
             others = [(target, value.copy() if isinstance(value, np.ndarray) else value) for target, value in others]
         for target, value in others:
             target[...] = value
-
-
-def _part(array: Array | Table, first: int, end: int) -> Array | Table:
-    """Return a range of the first axis, or all of an array that is the same along that."""
-    if isinstance(array, Table):
-        return array.part(first, end)
-    return array if array.shape[0] == 1 else array[first:end]
 
 
 def _indices(first: int, shape: tuple[int, ...]) -> Array:

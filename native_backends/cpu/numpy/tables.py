@@ -34,9 +34,10 @@ class Table:
     step: int
     length: int
 
-    def part(self, first: int, end: int) -> Table:
+    def __getitem__(self, part: slice) -> Table:
         """Return the table of the elements of a map in a range of its first axis."""
-        return replace(self, start=self.start + first * self.strides[0], shape=(end - first, *self.shape[1:]))
+        start = self.start + part.start * self.strides[0]
+        return replace(self, start=start, shape=(part.stop - part.start, *self.shape[1:]))
 
     def __call__(self, at: Any, fill: Any, out: Array | None = None) -> Array:
         """Return the elements at places along the table's axis, and `fill` where that has none.
