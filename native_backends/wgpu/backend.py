@@ -227,36 +227,34 @@ class WgpuBackend(Backend):
 
     def expect(self, kernel: Kernel) -> None:
         if kernel not in self._pipelines and kernel not in self._compilers:
-            self._compilers.start(kernel, partial(self._create_pipeline, kernel, self._code_of(kernel)))
+            self._compilers.start(kernel, partial(self._create_pipeline, kernel.name, *self._source_of(kernel)))
 
-    def _code_of(self, kernel: Kernel) -> str:
-        return kernel.wgsl_for(self._package.host, self.info.software)
+    def _source_of(self, kernel: Kernel) -> tuple[str, list[dict[str, Any]]]:
+        """Return a kernel's WGSL, and the entries of its bind group layout; a kernel itself belongs to one thread."""
+        kinds = [
+            BufferBindingType.storage if binding.writes else BufferBindingType.read_only_storage
+            for binding in kernel.bindings
+        ]
+        if kernel.parameters:
+            kinds.append(BufferBindingType.uniform)
+        entries = [
+            {"binding": number, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+            for number, kind in enumerate(kinds)
+        ]
+        return kernel.wgsl_for(self._package.host, self.info.software), entries
 
     def _compile(self, kernel: Kernel) -> _Pipeline:
-        pipeline = self._compilers.take(kernel) or self._create_pipeline(kernel, self._code_of(kernel))
+        pipeline = self._compilers.take(kernel) or self._create_pipeline(kernel.name, *self._source_of(kernel))
         self.stats.pipelines += 1
         self._pipelines[kernel] = pipeline
         return pipeline
 
-    def _create_pipeline(self, kernel: Kernel, code: str) -> _Pipeline:
-        """Compile a kernel's WGSL. Callable in any thread."""
-        entries = [
-            {
-                "binding": number,
-                "visibility": wgpu.ShaderStage.COMPUTE,
-                "buffer": {
-                    "type": BufferBindingType.storage if binding.writes else BufferBindingType.read_only_storage
-                },
-            }
-            for number, binding in enumerate(kernel.bindings)
-        ]
-        if kernel.parameters:
-            uniform = {"type": BufferBindingType.uniform}
-            entries.append({"binding": len(entries), "visibility": wgpu.ShaderStage.COMPUTE, "buffer": uniform})
+    def _create_pipeline(self, name: str, code: str, entries: Sequence[dict[str, Any]]) -> _Pipeline:
+        """Compile the WGSL of a kernel of this name. Callable in any thread."""
         with self._errors():
             try:
-                shader = self._device.create_shader_module(label=kernel.name, code=code)
-                layout = self._device.create_bind_group_layout(entries=entries)
+                shader = self._device.create_shader_module(label=name, code=code)
+                layout = self._device.create_bind_group_layout(entries=[*entries])
                 pipeline = self._device.create_compute_pipeline(
                     layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
                     compute={"module": shader, "entry_point": "main"},
@@ -264,9 +262,7 @@ class WgpuBackend(Backend):
             except self._wgpu.GPUValidationError as error:
                 if "lost" in str(error):
                     raise
-                raise ShaderError(
-                    f"refused by the device's compiler: {error}", file=kernel.name, line=1, column=1
-                ) from error
+                raise ShaderError(f"refused by the device's compiler: {error}", file=name, line=1, column=1) from error
         return _Pipeline(pipeline, layout)
 
     def _make_bind_group(self, key: Any, pipeline: _Pipeline, buffers: Sequence[BoundBuffer], parameters: bytes) -> Any:

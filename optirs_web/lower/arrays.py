@@ -117,7 +117,7 @@ def _call(value: Value) -> str:
 
 
 def _has_to_convert(kernel: Kernel, value: Value) -> bool:
-    """Return whether a value of a map is a bool that others need as a u32; an array that it is written to converts it."""
+    """Return whether a value of a map is a bool that others need as a u32; an array that it is for converts it."""
     is_map = not kernel.reduced
     return is_map and value.part is not None and value.name in kernel.used and kernel.returns_bool(value.part)
 
