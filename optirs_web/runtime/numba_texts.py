@@ -23,7 +23,7 @@ def numba_loops(kernel: Kernel) -> Loops | None:
     """The kernel's loops, of a hooked kernel those of the functions; None for one that has no form for Numba."""
     match kernel:
         case MapKernel() | FusedKernel() if not kernel.form.tables:
-            return map_loops(kernel.form, kernel.places.strided, kernel.places.rank)
+            return map_loops(kernel.form, kernel.places)
         case UpdateKernel() if _is_plain(kernel):
             return numba_shell.update(
                 kernel.map_module, kernel.part, kernel.slots, kernel.changed_slots, kernel.negates, kernel.param_kind
