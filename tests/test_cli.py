@@ -77,6 +77,13 @@ def test_shader_for_numpy_and_numba_is_python(name, target):
     compile(result.stdout, name, "exec")
 
 
+def test_the_text_of_a_map_for_numpy_is_what_cpu_runs():
+    text = run("shader", "exp", "--target", "numpy").stdout
+    assert "np.exp(x, out=out, dtype=np.float64" in text
+    assert "_exp(v_x, out=a_result)" in text
+    assert "table_values[" in run("shader", "gather").stdout
+
+
 def test_without_a_name_the_shaders_are_listed():
     listed = run("shader").stdout
     assert listed.startswith("optimizers:\n  adabelief, adabound, ")
@@ -95,6 +102,7 @@ def test_without_a_name_the_shaders_are_listed():
         (["relu", "--part", "advance"], "'relu' is not an optimizer"),
         (["relu", "--arch", "sm_90"], "it applies only to --target ptx"),
         (["matmul", "--target", "numba"], "'matmul' has no Numba text"),
+        (["gather", "--target", "numba"], "'gather' has no Numba text: NumPy runs it there"),
         (["adamw", "--elements", "f16"], "'adam update' takes no 16-bit floats"),
         (["unscale", "--elements", "f16"], "'unscale' takes no 16-bit floats"),
         (["relu", "--elements", "f16", "--target", "numpy"], "16-bit elements are for --target wgsl only"),

@@ -111,12 +111,11 @@ PYTHON_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (
 
 def _python(kernel: Kernel, target: str) -> str:
     dialect = PYTHON_DIALECTS[target]
-    if isinstance(kernel, MapKernel) and dialect is not NUMBA:
-        return array_source(kernel.form, NUMPY_IN_DOUBLE if dialect is NUMPY else dialect)
-    if isinstance(kernel, FormKernel):
+    if isinstance(kernel, FormKernel | MapKernel):
         if dialect is NUMBA:
             raise NoTextError(f"'{kernel.name}' has no Numba text: NumPy runs it there")
-        return array_source(kernel.form, dialect)
+        is_map = isinstance(kernel, MapKernel)
+        return array_source(kernel.form, NUMPY_IN_DOUBLE if is_map and dialect is NUMPY else dialect)
     module = getattr(kernel, "map_module", None)
     if module is None:
         title, library = {"numpy": ("NumPy", "NumPy"), "jax": ("JAX", "JAX"), "numba": ("Numba", "NumPy")}[target]
