@@ -46,7 +46,6 @@ __all__ = [
     "scattered_sums",
     "segment_sums",
     "strided",
-    "taken_along",
     "vecdot",
     "windows",
     "words",
@@ -119,22 +118,12 @@ def product_less(left: Array, right: Array, numbers: Array) -> Array:
 
 def masked(array: Array, mask: Array, value: float) -> Array:
     """Return the array with a value where the mask is set."""
-    return jnp.where(mask, array.dtype.type(value), array)
+    return jnp.where(mask, jnp.asarray(value, array.dtype), array)
 
 
 def assigned(array: Array, index: Any, values: Array) -> Array:
     """Return the array after `array[index] = values`."""
     return array.at[index].set(values)
-
-
-def taken_along(source: Array, indices: Array, out: Array | None = None) -> Array:
-    """Return the elements at indices along the middle axis of three; `out`, of their shape, is where NumPy writes them.
-
-    Those whose index is not within the axis are undefined.
-    """
-    outer, _, inner = source.shape
-    indices = jnp.broadcast_to(indices, (outer, indices.shape[1], inner))
-    return jnp.take_along_axis(source, indices, axis=1, mode="clip")
 
 
 def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:

@@ -44,7 +44,6 @@ __all__ = [
     "scattered_sums",
     "segment_sums",
     "strided",
-    "taken_along",
     "words",
 ]
 
@@ -147,14 +146,6 @@ def _flat(shape: tuple[int, int, int], indices: Array) -> Array:
     rows: Array = np.arange(outer)[:, None, None] * length + indices
     rows *= inner
     return rows + np.arange(inner)
-
-
-def taken_along(source: Array, indices: Array, out: Array | None = None) -> Array:
-    """Return the elements at indices along the middle axis of three, written to `out` if there is one.
-
-    Those whose index is not within the axis are undefined.
-    """
-    return np.take(source.reshape(-1), _flat(source.shape, indices), out=out, mode="clip")
 
 
 def scattered_sums(shape: tuple[int, int, int], indices: Array, values: Array) -> Array:

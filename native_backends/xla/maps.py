@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +15,9 @@ from ...lower.arrays import lowered
 from ...lower.maps import VALUE, binding_of
 from ...runtime.map_kernels import FusedKernel, MapKernel
 from ...wgsl.jax_dialect import JAX
+from ..arrays import jax_arrays
 from ..arrays.jax_arrays import as_type, put, strided
+from ..arrays.tables import Table
 from .bindings import DTYPES, Array
 
 __all__ = ["fused", "lower_map"]
@@ -74,7 +75,8 @@ def _computed(
             strides = tuple(values[f"{name}_stride{axis}"] for axis in range(places.rank))
             start = values[f"{name}_start"]
             if name in form.tables:
-                operands.append(partial(_taken, vector, start, shape, strides, _axis_of(name, values)))
+                step, length = values[f"{name}_step"], values[f"{name}_length"]
+                operands.append(Table(jax_arrays, vector, start, shape, strides, step, length))
             else:
                 operands.append(strided(vector, start, shape, strides, broadcast_axes=places.rank))
         else:
@@ -86,54 +88,6 @@ def _computed(
         binding_of(write.array): _put(as_type(bound[binding_of(write.array)], DTYPES[write.type]), result, shape)
         for write, result in zip(form.writes, results, strict=True)
     }
-
-
-def _axis_of(table: str, values: Values) -> tuple[int, int]:
-    """Return the distance of elements along a table's own axis, and their number."""
-    return values[f"{table}_step"], values[f"{table}_length"]
-
-
-def _taken(
-    vector: Array,
-    start: Any,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    own: tuple[int, int],
-    at: Array,
-    fill: Array,
-) -> Array:
-    """Return the elements of a table at places along its own axis, and `fill` where that has none.
-
-    Args:
-        vector: of the table.
-        start: its first element in that.
-        shape: of the map.
-        strides: along its axes.
-        own: of `_axis_of`.
-        at: u32, of length 1 along the axes along which it is the same.
-        fill: a number.
-    """
-    step, length = own
-    if not length:
-        return jnp.full(shape, fill, vector.dtype)
-    at = jnp.asarray(at)
-    at = at.reshape(at.shape or (1,) * len(shape))
-    within = jnp.minimum(at, np.uint32(length - 1)).astype(np.int32)
-    moving = [axis for axis, size in enumerate(at.shape) if size > 1]
-    axis = moving[0] if moving else next((number for number, stride in enumerate(strides) if not stride), None)
-    if len(moving) <= 1 and axis is not None and not strides[axis]:
-        table = strided(
-            vector, start, (*shape[:axis], length, *shape[axis + 1 :]), (*strides[:axis], step, *strides[axis + 1 :])
-        )
-        places = jnp.broadcast_to(within.reshape(-1), (shape[axis],))
-        found = jnp.take(table, places, axis=axis, mode="clip")
-    else:
-        places = within * step + start
-        for number, (size, stride) in enumerate(zip(shape, strides, strict=True)):
-            along = (1,) * number + (size,) + (1,) * (len(shape) - number - 1)
-            places = places + (lax.iota(np.int32, size) * stride).reshape(along)
-        found = vector.at[places].get(mode="clip")
-    return jnp.where(at < np.uint32(length), found, fill)
 
 
 def _put(old: Array, result: Any, shape: tuple[int, ...]) -> Array:

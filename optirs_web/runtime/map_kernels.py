@@ -103,7 +103,7 @@ class FusedKernel(Kernel):
 
     Attributes:
         base: the kernel.
-        hook: where the map stands in it.
+        hook: where the map is in it.
         form: the map.
         places: where that reads.
     """
@@ -155,7 +155,7 @@ def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) 
     """Return the kernel of one map function.
 
     Args:
-        file: the function stands in ``shaders/elementwise/FILE.wgsl``.
+        file: the function is in ``shaders/elementwise/FILE.wgsl``.
         function: its name. A parameter of the name ``index`` gets the element's index instead of an operand.
         operands: for each other parameter "tensor", "scalar" (a parameter of the dispatch), or "result"
             (the old value of the result: WebGPU binds no buffer for reading and writing at once).

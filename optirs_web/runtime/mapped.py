@@ -103,7 +103,7 @@ class Mapped(NamedTuple):
         return any(name.startswith(_OLD) for part in self.parts for name in _needed_by(part))
 
     def is_flat(self, number: int) -> bool:
-        """The tensor's elements lie in the order of the results."""
+        """The tensor is stored in the order of the results."""
         tensor = self.tensors[number]
         steps = zip(self.dims, tensor.strides, row_major(self.dims), strict=True)
         return (
@@ -131,7 +131,7 @@ def old(number: int) -> str:
 
 @lru_cache(1024)
 def row_major(dims: Shape) -> Shape:
-    """The strides of elements that lie in order."""
+    """Return the strides of contiguous elements."""
     return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
@@ -150,7 +150,7 @@ def _cost(file: tuple[str, str], function: str) -> int:
 
 
 def cost_of(expression: Mapped) -> int:
-    """Operations for each element, about."""
+    """Return the operations for each element, about."""
     parts = expression.parts
     return sum(
         _cost(part.file, part.function) if isinstance(part, Part) and part.file else _TAKE_COST for part in parts
@@ -206,7 +206,7 @@ def _numbered(kernel: MapKernel) -> _Numbered:
 
 
 def mapped(launch: Launch) -> Mapped | None:
-    """The launch as an expression, if it is one of a map over as many elements as each of its results has."""
+    """Return the launch as an expression, if it is one of a map over as many elements as each of its results has."""
     kernel = launch.kernel
     if not isinstance(kernel, MapKernel):
         return None
@@ -242,7 +242,7 @@ def mapped(launch: Launch) -> Mapped | None:
 
 
 def refined(left: Shape, right: Shape) -> Shape | None:
-    """Axes from which those of both can be put together, if there are such."""
+    """Return axes from which those of both can be put together, if there are such."""
     products = {math.prod(dims[axis:]) for dims in (left, right) for axis in range(len(dims) + 1)}
     ordered = sorted(products, reverse=True)
     pairs = list(itertools.pairwise(ordered))
@@ -252,7 +252,7 @@ def refined(left: Shape, right: Shape) -> Shape | None:
 
 
 def spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
-    """Strides along `dims` as strides along axes that these are divided into."""
+    """Return strides along `dims` as strides along axes that these are divided into."""
     result: list[int] = []
     axes = list(finer)
     for size, stride in zip(reversed(dims), reversed(strides), strict=True):

@@ -261,7 +261,7 @@ def _{name}(x, out=None):
     },
     library={**NUMPY.library, **{name: f"_{function}" for name, function in _IN_DOUBLE.items()}},
 )
-"""The same with NumPy's functions in place of the arithmetic."""
+"""The dialect for arrays in which NumPy's functions, in float64, take the place of the arithmetic; see `_IN_DOUBLE`."""
 
 _FLOAT_ROWS: dict[str, Row] = {
     **{key: _infix(key, level) for key, level in _INFIX.items()},

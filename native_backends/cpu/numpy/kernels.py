@@ -38,7 +38,7 @@ __all__ = ["bind_kernel"]
 def bind_kernel(
     kernel: Kernel, arrays: Sequence[Array], parameters: bytes, dialect: Dialect = NUMPY_IN_DOUBLE
 ) -> Callable[[], None]:
-    """A call that runs the kernel over these bytes; `dialect` is that of maps."""
+    """Return a call that runs the kernel over these bytes; `dialect` is that of maps."""
     if isinstance(kernel, MapKernel):
         return maps.bind_map(kernel, arrays, kernel.unpack(parameters), dialect)
     names = (name for name, _ in kernel.parameters)

@@ -14,10 +14,11 @@ from ....lower.arrays import lowered
 from ....lower.maps import VALUE, binding_of, map_bindings, own_parameters
 from ....runtime.map_kernels import FusedKernel, MapKernel
 from ....wgsl.python_dialects import Dialect
+from ...arrays import numpy_arrays
 from ...arrays.numpy_arrays import strided
+from ...arrays.tables import Table
 from .forms import replacement_of
 from .library import CHUNK, DTYPES, Array, Parameters
-from .tables import Table
 
 __all__ = ["bind_fused", "bind_map", "only_joins"]
 
@@ -140,7 +141,8 @@ def _map(
         parameters: those of the form, after the size.
         dialect: in which its functions are printed.
     """
-    (rank, names, *_), function, size = kernel.places, _function(kernel.form, dialect), math.prod(shape)
+    rank, names = kernel.places.rank, kernel.places.strided
+    function, size = _function(kernel.form, dialect), math.prod(shape)
     starts, strides = rank, rank + len(names)
     words = strides + rank * len(names)  # of tables
     written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
@@ -153,7 +155,7 @@ def _map(
             vector, own = next(remaining).view(read.dtype), parameters[strides : strides + rank]
             if read.is_table:
                 step, length = parameters[words : words + 2]
-                tables.append(Table(vector, parameters[starts], shape, own, step, length))
+                tables.append(Table(numpy_arrays, vector, parameters[starts], shape, own, step, length))
                 words += 2
             else:
                 once = [dim if stride else min(dim, 1) for dim, stride in zip(shape, own, strict=True)]
@@ -172,7 +174,7 @@ def _whole(vector: Array, shape: tuple[int, ...]) -> Array:
 def bind_map(
     kernel: MapKernel, arrays: Sequence[Array], parameters: Sequence[Any], dialect: Dialect
 ) -> Callable[[], None]:
-    """A call that runs a map alone."""
+    """Return a call that runs a map alone."""
     size, *own = parameters
     bound = _map(kernel, tuple(own[: kernel.places.rank]) or (size,), arrays, own, dialect)
     copies = _copies(kernel.form, bound) if only_joins(kernel) else []
@@ -235,7 +237,7 @@ def _copies(form: Kernel, bound: _Map) -> list[tuple[Array, Array]]:
 def bind_fused(
     kernel: FusedKernel, arrays: Sequence[Array], values: Parameters, dialect: Dialect
 ) -> Callable[[], None]:
-    """A call that runs a kernel with a map before or after it."""
+    """Return a call that runs a kernel with a map before or after it."""
     form, hook, replacement = kernel.form, kernel.hook, replacement_of(kernel.base)
     bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
     operands = [binding.name for binding in kernel.base.bindings]

@@ -1,15 +1,13 @@
-"""Tables of which a map takes elements along an axis of their own."""
+"""Tables of which a map takes elements along an axis of their own, for NumPy and JAX."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from ...arrays.numpy_arrays import strided
-from .library import Array
+from . import Array
 
 __all__ = ["Table"]
 
@@ -19,6 +17,7 @@ class Table:
     """A strided array with an axis besides those of a map.
 
     Attributes:
+        xp: the array library.
         vector: the elements.
         start: the first one.
         shape: of the map.
@@ -27,8 +26,9 @@ class Table:
         length: of that.
     """
 
+    xp: Any
     vector: Array
-    start: int
+    start: Any
     shape: tuple[int, ...]
     strides: Sequence[int]
     step: int
@@ -39,44 +39,44 @@ class Table:
         start = self.start + part.start * self.strides[0]
         return replace(self, start=start, shape=(part.stop - part.start, *self.shape[1:]))
 
-    def __call__(self, at: Any, fill: Any, out: Array | None = None) -> Array:
+    def __call__(self, at: Array, fill: Any, out: Array | None = None) -> Array:
         """Return the elements at places along the table's axis, and `fill` where that has none.
 
         Args:
             at: u32, with an axis for each of the map, of length 1 where it is the same along that; or a number.
             fill: a number.
-            out: of the map's shape, where they are written.
+            out: of the map's shape, where NumPy may write them.
         """
-        if np.ndim(at) == 0:
-            at = np.full((1,) * len(self.shape), at)
         if not self.length:
-            found = np.full(self.shape, fill, self.vector.dtype)
-        else:
-            found = self._found(at, out)
-            is_beyond = at >= self.length
-            if is_beyond.any():
-                np.copyto(found, fill, where=is_beyond)
-        if out is None or found is out:
-            return found
-        out[...] = found
-        return out
+            return self.xp.full(self.shape, fill, self.vector.dtype)
+        at = self.xp.asarray(at).reshape(at.shape or (1,) * len(self.shape))
+        return self.xp.masked(self._found(at, out), at >= self.length, fill)
 
     def _found(self, at: Array, out: Array | None) -> Array:
         """Return the elements at places, any where a place is beyond the axis, in an array that may be changed."""
+        xp, options = self.xp, {"mode": "clip"} if out is None else {"mode": "clip", "out": out}
         moving = [axis for axis, size in enumerate(at.shape) if size > 1]
         along = [axis for axis, stride in enumerate(self.strides) if stride and self.shape[axis] > 1]
         if moving and not any(moving[0] <= axis <= moving[-1] for axis in along):
             first, end = moving[0], moving[-1] + 1
             shape = (*self.shape[:first], self.length, *self.shape[end:])
             strides = (*self.strides[:first], self.step, *self.strides[end:])
-            table = strided(self.vector, self.start, shape, strides)
-            if table.flags.c_contiguous:
-                return np.take(table, at.reshape(at.shape[first:end]), axis=first, out=out, mode="clip")
-        places = at.astype(np.intp)
+            if _is_contiguous(shape, strides):
+                table = xp.strided(self.vector, self.start, shape, strides)
+                return xp.take(table, at.reshape(at.shape[first:end]), axis=first, **options)
+        places = at.astype(xp.arange(0).dtype)
         if self.step != 1:
-            places *= self.step
-        offset: Any = self.start
+            places = places * self.step
+        offset = self.start
         for axis in along:
             others = (1,) * (len(self.shape) - axis - 1)
-            offset = offset + (np.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
-        return np.take(self.vector, places + offset if along or self.start else places, mode="clip")
+            offset = offset + (xp.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
+        return xp.take(self.vector, places + offset, mode="clip")
+
+
+def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether elements of this shape follow each other in memory."""
+    return all(
+        size == 1 or stride == math.prod(shape[axis + 1 :])
+        for axis, (size, stride) in enumerate(zip(shape, strides, strict=True))
+    )
