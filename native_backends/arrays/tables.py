@@ -61,7 +61,8 @@ class Table:
             first, end = moving[0], moving[-1] + 1
             shape = (*self.shape[:first], self.length, *self.shape[end:])
             strides = (*self.strides[:first], self.step, *self.strides[end:])
-            if _is_contiguous(shape, strides):
+            inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            if all(size == 1 or stride == wanted for size, stride, wanted in zip(shape, strides, inner, strict=True)):
                 table = xp.strided(self.vector, self.start, shape, strides)
                 return xp.take(table, at.reshape(at.shape[first:end]), axis=first, **options)
         places = at.astype(xp.arange(0).dtype)
@@ -72,11 +73,3 @@ class Table:
             others = (1,) * (len(self.shape) - axis - 1)
             offset = offset + (xp.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
         return xp.take(self.vector, places + offset, mode="clip")
-
-
-def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether elements of this shape follow each other in memory."""
-    return all(
-        size == 1 or stride == math.prod(shape[axis + 1 :])
-        for axis, (size, stride) in enumerate(zip(shape, strides, strict=True))
-    )
