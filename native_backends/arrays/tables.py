@@ -47,16 +47,13 @@ class Table:
             fill: a number.
             out: of the map's shape, where NumPy may write them.
         """
-        if not self.length:
-            return self.xp.full(self.shape, fill, self.vector.dtype)
-        at = self.xp.asarray(at).reshape(at.shape or (1,) * len(self.shape))
-        return self.xp.masked(self._found(at, out), at >= self.length, fill)
-
-    def _found(self, at: Array, out: Array | None) -> Array:
-        """Return the elements at places, any where a place is beyond the axis, in an array that may be changed."""
         xp, options = self.xp, {"mode": "clip"} if out is None else {"mode": "clip", "out": out}
+        if not self.length:
+            return xp.full(self.shape, fill, self.vector.dtype)
+        at = xp.asarray(at).reshape(at.shape or (1,) * len(self.shape))
         moving = [axis for axis, size in enumerate(at.shape) if size > 1]
         along = [axis for axis, stride in enumerate(self.strides) if stride and self.shape[axis] > 1]
+        found = None  # as long as the table is not known to be contiguous, with its axis where places differ
         if moving and not any(moving[0] <= axis <= moving[-1] for axis in along):
             first, end = moving[0], moving[-1] + 1
             shape = (*self.shape[:first], self.length, *self.shape[end:])
@@ -64,7 +61,14 @@ class Table:
             inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
             if all(size == 1 or stride == wanted for size, stride, wanted in zip(shape, strides, inner, strict=True)):
                 table = xp.strided(self.vector, self.start, shape, strides)
-                return xp.take(table, at.reshape(at.shape[first:end]), axis=first, **options)
+                found = xp.take(table, at.reshape(at.shape[first:end]), axis=first, **options)
+        if found is None:
+            found = xp.take(self.vector, self._places(at, along), mode="clip")
+        return xp.masked(found, at >= self.length, fill)
+
+    def _places(self, at: Array, along: Sequence[int]) -> Array:
+        """Return the places in the vector of the elements at places of the table's axis, for axes with a stride."""
+        xp = self.xp
         places = at.astype(xp.arange(0).dtype)
         if self.step != 1:
             places = places * self.step
@@ -72,4 +76,4 @@ class Table:
         for axis in along:
             others = (1,) * (len(self.shape) - axis - 1)
             offset = offset + (xp.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
-        return xp.take(self.vector, places + offset, mode="clip")
+        return places + offset
