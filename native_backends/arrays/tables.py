@@ -50,7 +50,7 @@ class Table:
         xp, options = self.xp, {"mode": "clip"} if out is None else {"mode": "clip", "out": out}
         if not self.length:
             return xp.full(self.shape, fill, self.vector.dtype)
-        at = xp.asarray(at).reshape(at.shape or (1,) * len(self.shape))
+        at = at.reshape(at.shape or (1,) * len(self.shape))
         moving = [axis for axis, size in enumerate(at.shape) if size > 1]
         along = [axis for axis, stride in enumerate(self.strides) if stride and self.shape[axis] > 1]
         found = None  # as long as the table is not known to be contiguous, with its axis where places differ
