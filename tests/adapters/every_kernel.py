@@ -114,7 +114,7 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
             its_name = " ".join([name, part, *map(str, flags.items())])
             yield Made(its_name, kernel)
             yield from _tuned(its_name, kernel)
-            if _is_of_rows(source):
+            if _has_form_by_subgroups(source, kernel):
                 by_subgroups = source.make({**flags, "SUBGROUPS": True}, part)
                 yield Made(f"{its_name} by subgroups", by_subgroups)
                 yield from _tuned(f"{its_name} by subgroups", by_subgroups)
@@ -125,10 +125,10 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
                     yield Made(f"{its_name} of {elements}", half)
 
 
-def _is_of_rows(source: Source) -> bool:
-    """Return whether a kernel reduces rows, so that it has a form by subgroups."""
-    if source.folder == "rows":
-        return True
+def _has_form_by_subgroups(source: Source, kernel: Kernel) -> bool:
+    """Return whether a kernel reduces by subgroups with the override for it: those that look for elements have none."""
+    if isinstance(kernel, FormKernel):
+        return not kernel.form.finds_elements
     module = package_loader()((source.folder, source.file))
     imports = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Import)]
     return any("SUBGROUPS" in dict(import_.conditions) for import_ in imports)
