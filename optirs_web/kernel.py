@@ -127,18 +127,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One element of each row of an array that is read; or in a map one of a table, along an axis of its own.
+    """One element of each row of an array that is read; or in a map one of an array that has not one for each.
 
     Attributes:
         name: of the value.
         array: of elements, or of columns. In a map nothing else is read of it.
-        at: the value that says which, a u32 below the number of columns; of a segment where there are segments.
-        fill: in a map the value where `at` is beyond the axis.
+        at: the value that says which, a u32 below the number of columns; of a segment where there are segments. In a
+            map the place along an axis that the array, a table, has besides; "" for an array that is placed in a part of the map.
+        fill: in a map the value where there is no such element.
     """
 
     name: str
     array: str
-    at: str
+    at: str = ""
     fill: str = ""
 
 
@@ -337,19 +338,29 @@ class Kernel:
 
     def _taken(self, take: Take, values: dict[str, Value], latest: dict[str, str]) -> Value:
         array, at = values.get(take.array), values.get(latest.get(take.at, ""))
-        if array is None or at is None or not isinstance(array.source, Read):
+        is_known = at is not None or not (self.reduced or take.at)
+        if array is None or not is_known or not isinstance(array.source, Read):
             raise self._error(f"'{take.name}' is taken from '{take.array}' at '{take.at}'; there are {list(latest)}")
         if not self.reduced:
-            return Value(take.name, frozenset(), (array.name, at.name, latest[take.fill]), take)
+            return Value(take.name, frozenset(), (array.name, *([at.name] if at else []), latest[take.fill]), take)
+        assert at is not None
         if array.level & {*self.reduced} or at.level != {*self.reduced}:
             raise self._error(f"'{take.name}' is taken from what has no columns, or where no value of rows says")
         return Value(take.name, frozenset(self.reduced), (array.name, at.name), take)
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """In a map, the arrays of which elements are taken."""
-        takes = [] if self.reduced else [part for part in self.parts if isinstance(part, Take)]
-        return frozenset(take.array for take in takes)
+        """In a map, the arrays of which elements are taken along an axis that they have besides."""
+        return frozenset(take.array for take in self._takes if take.at)
+
+    @cached_property
+    def placed(self) -> frozenset[str]:
+        """In a map, the arrays that have elements for a part of it alone."""
+        return frozenset(take.array for take in self._takes if not take.at)
+
+    @property
+    def _takes(self) -> list[Take]:
+        return [] if self.reduced else [part for part in self.parts if isinstance(part, Take)]
 
     @cached_property
     def used(self) -> frozenset[str]:

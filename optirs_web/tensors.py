@@ -127,8 +127,11 @@ class Tensor:
     def is_contiguous(self) -> bool:
         """True if its elements are contiguous, and begin at an offset where a binding may begin."""
         view, start, strides = self.strided
-        if strides != row_major_strides(self.shape):
-            return False
+        wanted = row_major_strides(self.shape)
+        if strides != wanted:
+            axes = zip(self.shape, strides, wanted, strict=True)
+            if any(size != 1 and own != other for size, own, other in axes):
+                return False
         alignment = view.buffer.device.capabilities.offset_alignment
         return start == 0 or (view.offset + start * self.dtype.itemsize) % alignment == 0
 

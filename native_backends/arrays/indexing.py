@@ -1,25 +1,13 @@
-"""Routines that copy and add up elements by index: parts of tensors, scatter, join, the largest of windows."""
+"""Routines that copy and add up elements by index: scatter, join, the largest of windows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from . import Array, Parameters, Results
 
 __all__ = ["ROUTINES", "TRACED"]
-
-
-def _place(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:
-    axes = range(4)
-    inner = [p[f"size{axis}"] for axis in axes[1:]]
-    starts, steps, counts, strides = (
-        [p[f"{name}{axis}"] for axis in axes] for name in ("start", "step", "count", "stride")
-    )
-    target = xp.words(whole)[: p["size"]].reshape(p["size"] // math.prod(inner), *inner)
-    values = xp.strided(xp.words(part), p["first"], counts, strides)
-    return (xp.put(xp.words(whole), xp.placed(target, p["fill"], starts, steps, values)),)
 
 
 def _is_shared(p: Parameters) -> bool:
@@ -64,9 +52,8 @@ def _join(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:
 
 ROUTINES: dict[str, Callable[..., Results]] = {
     "join": _join,
-    "place": _place,
     "scatter": _scatter,
     "window_places": _window_places,
 }
 
-TRACED: dict[str, frozenset[str]] = {"place": frozenset({"first"}), "window_places": frozenset({"first"})}
+TRACED: dict[str, frozenset[str]] = {"window_places": frozenset({"first"})}

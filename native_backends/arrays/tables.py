@@ -1,4 +1,4 @@
-"""Tables of which a map takes elements along an axis of their own, for NumPy and JAX."""
+"""Arrays of which a map takes elements along axes of their own, for NumPy and JAX: tables, and what is placed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...runtime.mapped import Span
 from . import Array
 
-__all__ = ["Table"]
+__all__ = ["Placed", "Table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +78,74 @@ class Table:
             others = (1,) * (len(self.shape) - axis - 1)
             offset = offset + (xp.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
         return places + offset
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A strided array that is placed in a part of a map.
+
+    Attributes:
+        xp: the array library.
+        vector: the elements.
+        start: the first one.
+        shape: of the map.
+        strides: along its axes.
+        spans: the axes of the array besides.
+    """
+
+    xp: Any
+    vector: Array
+    start: Any
+    shape: tuple[int, ...]
+    strides: Sequence[int]
+    spans: Sequence[Span]
+
+    def __getitem__(self, part: slice) -> Placed:
+        """Return what is placed in the elements of a map in a range of its first axis."""
+        start = self.start + part.start * self.strides[0]
+        spans = [span._replace(begin=span.begin - part.start * span.steps[0]) for span in self.spans]
+        return replace(self, start=start, shape=(part.stop - part.start, *self.shape[1:]), spans=spans)
+
+    def __call__(self, fill: Any, out: Array | None = None) -> Array:
+        """Return the elements, and `fill` where there is none.
+
+        Args:
+            fill: a number.
+            out: of the map's shape, where NumPy may write them.
+        """
+        start, starts, steps = self.start, [0] * len(self.shape), [1] * len(self.shape)
+        counts, strides = [*self.shape], [*self.strides]
+        for span in self.spans:
+            axes, every = span.kind.axes, span.every
+            if len(axes) != 1 or strides[axes[0]]:
+                return self._one_by_one(fill)
+            (axis,) = axes
+            first = max(0, -(span.begin // every))  # of the elements that are in the map
+            starts[axis] = begin = span.begin + first * every
+            end = min(span.begin + span.reach, self.shape[axis])
+            start = start + first * span.pace
+            steps[axis], counts[axis], strides[axis] = every, max(0, -((begin - end) // every)), span.pace
+        values = self.xp.strided(self.vector, start, counts, strides)
+        target = self.xp.empty(self.shape, self.vector.dtype) if out is None else out
+        return self.xp.placed(target, fill, starts, steps, values)
+
+    def _one_by_one(self, fill: Any) -> Array:
+        """Return the elements, each found by its place along each axis."""
+        xp = self.xp
+        places = [self._sum(span.steps, -span.begin) for span in self.spans]
+        is_there, at = True, self._sum(self.strides, self.start)
+        for place, span in zip(places, self.spans, strict=True):
+            is_there = is_there & (place >= 0) & (place < span.reach) & (place % span.every == 0)
+            at = at + place // span.every * span.pace
+        at, is_there = (xp.broadcast_to(array, self.shape) for array in (at, is_there))
+        found = xp.take(self.vector, at, mode="clip")
+        return xp.masked(found, ~is_there, fill)
+
+    def _sum(self, steps: Sequence[int], start: Any) -> Any:
+        """Return for each element the sum of its positions times these steps, with an axis for each of the map."""
+        total = self.xp.asarray(start)
+        for axis, (size, step) in enumerate(zip(self.shape, steps, strict=True)):
+            if step:
+                others = (1,) * (len(self.shape) - axis - 1)
+                total = total + (self.xp.arange(size) * step).reshape(-1, *others)
+        return total

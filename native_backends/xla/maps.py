@@ -12,12 +12,13 @@ from jax import lax
 
 from ...kernel import INDEX
 from ...lower.arrays import lowered
-from ...lower.maps import VALUE, binding_of
+from ...lower.maps import VALUE, binding_of, words_of_spans
 from ...runtime.map_kernels import FusedKernel, MapKernel
+from ...runtime.mapped import spans_of
 from ...wgsl.jax_dialect import JAX
 from ..arrays import jax_arrays
 from ..arrays.jax_arrays import as_type, put, strided
-from ..arrays.tables import Table
+from ..arrays.tables import Placed, Table
 from .bindings import DTYPES, Array
 
 __all__ = ["fused", "lower_map"]
@@ -68,6 +69,7 @@ def _computed(
     """Return the new contents of the arrays that the form writes, by binding."""
     form, places = kernel.form, kernel.places
     shape = tuple(values[f"dim{axis}"] for axis in range(places.rank)) or (size,)
+    spans = spans_of(places, (values[name] for name in words_of_spans(places)))
     operands: list[Any] = []
     for read in form.reads:
         name, vector = read.name, as_type(bound[binding_of(read.array or read.name)], DTYPES[read.type])
@@ -77,6 +79,8 @@ def _computed(
             if name in form.tables:
                 step, length = values[f"{name}_step"], values[f"{name}_length"]
                 operands.append(Table(jax_arrays, vector, start, shape, strides, step, length))
+            elif name in spans:
+                operands.append(Placed(jax_arrays, vector, start, shape, strides, spans[name]))
             else:
                 operands.append(strided(vector, start, shape, strides, broadcast_axes=places.rank))
         else:

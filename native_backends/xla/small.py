@@ -17,6 +17,7 @@ from jax import lax
 
 from ...kernel import INDEX
 from ...lower.arrays import lowered
+from ...lower.maps import Places
 from ...runtime.kernels import Kernel, SourceKernel
 from ...runtime.map_kernels import MapKernel
 from ...wgsl.jax_dialect import JAX
@@ -113,6 +114,9 @@ def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
         load = partial(elements.read, next(bindings), dtype=DTYPES[read.type])
         if read.name in form.tables:
             operands.append(partial(_taken, load, index, p[f"{read.name}_step"], p[f"{read.name}_length"]))
+        elif read.name in form.placed:
+            is_there, index = _place(p, places, read.name, positions, index)
+            operands.append(lambda fill, is_there=is_there, element=load(index): jnp.where(is_there, element, fill))
         else:
             operands.append(load(index))
     index = elements.index if INDEX in form.used else None
@@ -123,6 +127,20 @@ def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
 def _taken(load: Callable[[Array], Array], first: Array, step: Array, length: Array, at: Array, fill: Array) -> Array:
     """Return the elements of a table at places along its own axis, and `fill` where that has none."""
     return jnp.where(at < length, load(first + at * step), fill)
+
+
+def _place(p: Values, places: Places, name: str, positions: Sequence[Array], index: Array) -> tuple[Array, Array]:
+    """Return where an array that is placed has an element, and the index of that."""
+    is_there = jnp.asarray(True)
+    for number, span in enumerate(dict(places.spans)[name]):
+        place = np.uint32(0) - p[f"{name}_begin{number}"]
+        for axis in span.axes:
+            step = p[f"{name}_step{number}_{axis}"] if len(span.axes) > 1 else np.uint32(1)
+            place = place + positions[axis] * step
+        every = p[f"{name}_every{number}"] if span.has_gaps else np.uint32(1)
+        is_there = is_there & (place < p[f"{name}_reach{number}"]) & (place % every == 0)
+        index = index + place // every * p[f"{name}_pace{number}"]
+    return is_there, index
 
 
 def _matmul(p: Values, elements: _Elements) -> Array:
@@ -147,24 +165,8 @@ def _sum(p: Values, elements: _Elements) -> Array:
     return jnp.where(is_inside, elements.read(0, indices, np.float32), np.float32(0)).sum(axis=1)
 
 
-def _place(p: Values, elements: _Elements) -> Array:
-    positions: list[Array] = []
-    remaining = elements.index
-    for axis in (3, 2, 1):
-        positions.insert(0, remaining % p[f"size{axis}"])
-        remaining = remaining // p[f"size{axis}"]
-    word, is_inside = p["first"], jnp.asarray(True)
-    for axis, position in enumerate([remaining, *positions]):
-        distance, step = position - p[f"start{axis}"], p[f"step{axis}"]
-        number = distance // step
-        is_inside = is_inside & (position >= p[f"start{axis}"]) & (distance % step == 0) & (number < p[f"count{axis}"])
-        word = word + number * p[f"stride{axis}"]
-    return jnp.where(is_inside, elements.read(0, word), p["fill"])
-
-
 _SMALL: dict[str, Callable[[Values, _Elements], Array]] = {
     "matmul": _matmul,
-    "place": _place,
     "sum": _sum,
 }
 

@@ -109,7 +109,9 @@ def _offsets(places: Places, hook: Hook) -> list[str]:
     if not places.ends:
         return offsets_of_index(places, "at")
     names = [name for name in places.strided if name not in places.of_column]
-    return offsets_of_place(names, _place(places, hook, "row"))
+    place = _place(places, hook, "row")
+    positions = [f"let at{axis} = {position};" for axis, position in enumerate(place)] if places.spans else []
+    return [*positions, *offsets_of_place(names, place)]
 
 
 def _place(places: Places, hook: Hook, row: str) -> list[str]:

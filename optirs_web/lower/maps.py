@@ -14,6 +14,7 @@ __all__ = [
     "LOOP",
     "VALUE",
     "Places",
+    "Span",
     "binding_of",
     "computed",
     "map_bindings",
@@ -24,6 +25,7 @@ __all__ = [
     "offsets_of_place",
     "own_parameters",
     "stored",
+    "words_of_spans",
 ]
 
 LOOP = 256, 4
@@ -35,24 +37,48 @@ VALUE = "value"
 """The value of a map that is, in the hook `stored`, what the kernel has computed: the last array that it reads."""
 
 
+class Span(NamedTuple):
+    """What a shader knows of an axis of an array that is placed in a part of a map.
+
+    Along the axis an element of the map is at the place NAME_beginN less than the sum of NAME_stepN_AXIS times its
+    position, over some axes. Below NAME_reachN the array has an element at each place, or at one of NAME_everyN, and
+    NAME_paceN is from that to the next.
+
+    Attributes:
+        axes: those axes. If it is one alone, its step is 1 and no parameter.
+        has_gaps: it has not one at each place, so that there is NAME_everyN.
+    """
+
+    axes: tuple[int, ...]
+    has_gaps: bool
+
+    def words(self, number: int) -> list[str]:
+        """Return the parameters of a launch without the name."""
+        words = ["begin", "reach", "pace", *(["every"] if self.has_gaps else [])]
+        steps = [f"step{number}_{axis}" for axis in self.axes] if len(self.axes) > 1 else []
+        return [*(f"{word}{number}" for word in words), *steps]
+
+
 class Places(NamedTuple):
     """Where the elements are that a map reads.
 
     A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS. A
     table is strided, and has the length of its own axis, NAME_length, and the distance of elements along that,
-    NAME_step.
+    NAME_step. An array that is placed is strided, and has axes of its own besides.
 
     Attributes:
         rank: number of axes of which a launch is given the lengths; 0 if no array is strided.
         strided: the values that are read from strided arrays. Those of others have the index of the result.
         ends: in a hook that is told product, row and column (0, 1, 2), the last of these that each axis consists of.
         of_column: the values that are the same in all rows there, which are read once.
+        spans: those of each array that is placed.
     """
 
     rank: int = 0
     strided: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
     of_column: tuple[str, ...] = ()
+    spans: tuple[tuple[str, tuple[Span, ...]], ...] = ()
 
 
 def need_map(kernel: Kernel, places: Places) -> None:
@@ -61,7 +87,8 @@ def need_map(kernel: Kernel, places: Places) -> None:
     Raises:
         UnsupportedError: it reduces, reads what is the same along an axis, or takes elements of what is not strided.
     """
-    if kernel.reduced or any(read.over for read in kernel.reads) or not kernel.tables <= {*places.strided}:
+    takes = kernel.tables | kernel.placed
+    if kernel.reduced or any(read.over for read in kernel.reads) or not takes <= {*places.strided}:
         raise UnsupportedError(f"kernel '{kernel.name}': a map computes elements of elements, tables and numbers")
 
 
@@ -77,7 +104,13 @@ def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...
     names += [f"{name}_start" for name in places.strided]
     names += [f"{name}_stride{axis}" for name in places.strided for axis in axes]
     names += [f"{name}_{word}" for name in places.strided if name in kernel.tables for word in ("step", "length")]
+    names += words_of_spans(places)
     return (*((name, "u32") for name in names), *kernel.numbers.items())
+
+
+def words_of_spans(places: Places) -> list[str]:
+    """Return the name of each parameter of arrays that are placed, u32."""
+    return [f"{name}_{word}" for name, spans in places.spans for n, span in enumerate(spans) for word in span.words(n)]
 
 
 def map_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
@@ -123,7 +156,7 @@ def computed(
         match value.source:
             case Read(array=array) if array:
                 expression = f"{buffers[array]}[{index}]"
-            case Read() if name in kernel.tables:
+            case Read() if name in kernel.tables or name in kernel.placed:
                 continue
             case Read() if name in places.of_column:
                 expression = f"of_column.{name}"
@@ -133,14 +166,43 @@ def computed(
                 expression = f"{part.function}({', '.join(expressions[argument] for argument in value.arguments)})"
                 expression = f"u32({expression})" if kernel.returns_bool(part) else expression
             case Take(array=array):
-                at, fill = (expressions[argument] for argument in value.arguments[1:])
-                element = f"{binding_of(array)}[{array}_at + {at} * parameters.{array}_step]"
-                lines += [f"var v_{name} = {fill};", f"if {at} < parameters.{array}_length {{ v_{name} = {element}; }}"]
+                *at, fill = (expressions[argument] for argument in value.arguments[1:])
+                if at:
+                    condition = f"{at[0]} < parameters.{array}_length"
+                    offset = f"{array}_at + {at[0]} * parameters.{array}_step"
+                else:
+                    spans = dict(places.spans)[array]
+                    lines += _places_along(name, array, spans)
+                    condition, offset = _found(name, array, spans)
+                element = f"v_{name} = {binding_of(array)}[{offset}];"
+                lines += [f"var v_{name} = {fill};", f"if {condition} {{ {element} }}"]
                 expressions[name] = f"v_{name}"
                 continue
         expressions[name] = f"v_{name}"
         lines.append(f"let v_{name} = {expression};")
     return lines, expressions
+
+
+def _places_along(name: str, array: str, spans: Sequence[Span]) -> list[str]:
+    """Return the statements that declare the places of an element along the axes of an array that is placed."""
+    lines = []
+    for number, span in enumerate(spans):
+        steps = [f" * parameters.{array}_step{number}_{axis}" if len(span.axes) > 1 else "" for axis in span.axes]
+        terms = " + ".join(f"at{axis}{step}" for axis, step in zip(span.axes, steps, strict=True)) or "0u"
+        lines.append(f"let {name}_place{number} = {terms} - parameters.{array}_begin{number};")
+    return lines
+
+
+def _found(name: str, array: str, spans: Sequence[Span]) -> tuple[str, str]:
+    """Return the condition for an element at these places, and its offset. Before the first a place is a large number."""
+    conditions, terms = [], [f"{array}_at"]
+    for number, span in enumerate(spans):
+        place, every = f"{name}_place{number}", f"parameters.{array}_every{number}"
+        conditions.append(f"{place} < parameters.{array}_reach{number}")
+        conditions += [f"{place} % {every} == 0u"] if span.has_gaps else []
+        distance = f"{place} / {every}" if span.has_gaps else place
+        terms.append(f"{distance} * parameters.{array}_pace{number}")
+    return " && ".join(conditions), " + ".join(terms)
 
 
 def stored(
@@ -165,7 +227,7 @@ def offsets_of_index(places: Places, index: str, keyword: str = "let") -> list[s
     lines = [f"var rest = {index};"]
     for axis in reversed(axes[1:]):
         lines += [f"{keyword} at{axis} = rest % parameters.dim{axis};", f"rest = rest / parameters.dim{axis};"]
-    lines.append("let at0 = rest;")
+    lines.append(f"{keyword if places.spans else 'let'} at0 = rest;")
     return [*lines, *offsets_of_place(places.strided, [f"at{axis}" for axis in axes], keyword)]
 
 
@@ -196,7 +258,8 @@ def _steps(places: Places) -> list[str]:
 def _next_offsets(places: Places) -> list[str]:
     """Return the statements that change offsets to those of the next element, without dividing.
 
-    They change the positions too, but for that along the first axis, on which no step depends.
+    They change the positions too, but for that along the first axis, on which no step depends, where no array is
+    placed.
     """
     lines, carry, axes = [], "1u", range(places.rank - 1, 0, -1)
     for axis in axes:
@@ -206,6 +269,8 @@ def _next_offsets(places: Places) -> list[str]:
             f"at{axis} = select(at{axis}, 0u, ends{axis});",
         ]
         carry = f"select(0u, 1u, ends{axis})"
+    if places.spans:
+        lines.append(f"at0 += {carry};")
     for name in places.strided:
         step = f"parameters.{name}_stride{places.rank - 1}"
         for axis in axes:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
+from ..lower.maps import Span
 from ..runtime.dtypes import FLOAT32, DType
-from ..runtime.kernels import cooperative
+from ..runtime.map_kernels import place
 from ..tensors import Tensor, empty
 from .creation import full
 from .launch import Shape, contiguous, launch_map, write_into
@@ -21,11 +22,6 @@ from .limits import compute_part, fits, narrowed, part_along
 from .shape import strided_view
 
 __all__ = ["Index", "Parts", "Pick", "bits_of", "parsed", "part_of", "put_part", "whole_axis"]
-
-_AXES = 4  # of place.wgsl
-_THREADS = 256
-_ADJACENT = 4
-"""Elements of an invocation on software adapters, where finding an element's positions takes half of the time."""
 
 
 class Pick(NamedTuple):
@@ -171,8 +167,18 @@ class _PartAxis(NamedTuple):
     pick: Pick
     stride: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the slice is all of it."""
+        return self.pick.length == self.size
 
-_NO_AXIS = _PartAxis(1, whole_axis(1), 0)
+    def with_inner(self, inner: _PartAxis) -> _PartAxis | None:
+        """Return this axis and the next one, which is taken whole, as one; None where the part has no one stride."""
+        size, (start, step, length, _) = inner.size, self.pick
+        is_one = length == 1
+        if not (is_one or (step == 1 and self.stride == inner.stride * size)):
+            return None
+        return _PartAxis(self.size * size, Pick(start * size, 1, length * size), inner.stride)
 
 
 def put_part(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Tensor:
@@ -185,30 +191,29 @@ def put_part(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Ten
         if pick is not None:
             axes.append(_PartAxis(shape[len(axes)], pick, stride))
             picks.append(pick)
-    merged = _merged(axes)
     is_shown = (
         fits(part.strided.view) and FLOAT32.nbytes(math.prod(shape)) <= part.device.capabilities.max_binding_bytes
     )
-    if len(merged) > _AXES or not is_shown:
-        result = _put_by_axes(part, picks, shape, fill)
+    if all(axis.is_whole for axis in axes):
+        result = contiguous(strided_view(part.detach(), shape, tuple(axis.stride for axis in axes)))
+    elif is_shown:
+        result = _put(part, _merged(axes), shape, fill)
     else:
-        result = _put(part, merged, shape, fill)
+        result = _put_by_axes(part, picks, shape, fill)
     return record(result, (part, lambda g, _: part_of(g, parts)))
 
 
 def _merged(axes: Sequence[_PartAxis]) -> list[_PartAxis]:
-    """Merge adjacent axes that are taken whole, and drop those of length 1."""
+    """Drop axes of length 1, and merge those that are taken whole with the one before, where that is possible."""
     merged: list[_PartAxis] = []
     for axis in axes:
-        is_whole = axis.pick[:3] == (0, 1, axis.size)
-        if is_whole and axis.size == 1:
+        if axis.is_whole and axis.size == 1:
             continue
-        last = merged[-1] if merged else _NO_AXIS
-        if merged and is_whole and last.pick[:3] == (0, 1, last.size) and last.stride == axis.stride * axis.size:
-            size = last.size * axis.size
-            merged[-1] = _PartAxis(size, whole_axis(size), axis.stride)
-        else:
+        joined = merged[-1].with_inner(axis) if merged and axis.is_whole else None
+        if joined is None:
             merged.append(axis)
+        else:
+            merged[-1] = joined
     return merged
 
 
@@ -223,26 +228,21 @@ def _put(part: Tensor, axes: Sequence[_PartAxis], shape: Shape, fill: float) -> 
 
 def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: float) -> None:
     """Enqueue the kernel that writes the part and `fill`."""
-    word = bits_of(fill, part.dtype)
-    padded = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
+    bits = bits_of(fill, part.dtype)
+    is_word = part.dtype.itemsize < 4  # half of one, which is copied as it is
+    sizes, strides, words, spans = [], [], list[int](), list[Span]()
+    for number, (size, (begin, step, length, _), stride) in enumerate(axes):
+        is_whole = length == size
+        sizes.append(size)
+        strides.append(stride if is_whole else 0)
+        if not is_whole:
+            reach = (length - 1) * step + 1
+            spans.append(Span((number,), reach > length))
+            words += [begin, reach, stride, *([step] if reach > length else [])]
+    kernel = place("u32" if is_word else part.dtype.wgsl, len(axes), tuple(spans))
     view, start, _ = part.strided
-    has_steps = any(axis.pick.step > 1 for axis in axes)
-    elements = _ADJACENT if part.device.backend.info.software else 1
-    part.device.dispatch(
-        cooperative("place", AXES=max(1, len(axes)), STEPS=has_steps, ELEMENTS=elements),
-        [view, result.view],
-        -(-result.size // (_THREADS * elements)),
-        (
-            result.size,
-            *(axis.size for axis in padded[1:]),
-            *(axis.pick.start for axis in padded),
-            *(axis.pick.step for axis in padded),
-            *(axis.pick.length for axis in padded),
-            *(axis.stride for axis in padded),
-            start,
-            word,
-        ),
-    )
+    parameters = (result.size, *sizes, start, *strides, *words, bits if is_word else fill)
+    part.device.dispatch(kernel, [view, result.view], -(-result.size // kernel.elements_per_workgroup), parameters)
 
 
 def _put_by_axes(part: Tensor, picks: Sequence[Pick], shape: Shape, fill: float) -> Tensor:

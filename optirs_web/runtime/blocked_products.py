@@ -63,7 +63,7 @@ def layout_of(launch: Launch, operand: str, before: Mapped) -> Layout | None:
     across, stride = (rows, "row_stride") if operand == "a" else (columns, "column_stride")
     strides = values[f"{operand}_{stride}"], values[f"{operand}_inner_stride"]
     is_whole = before.size == across * inner and values[f"{operand}_start"] == 0
-    if before.size < _LEAST or launch.views[-1].nbytes != 4 * rows * columns or not is_whole or before.uses_index:
+    if before.size < _LEAST or launch.views[-1].nbytes != 4 * rows * columns or not is_whole or _needs_place(before):
         return None
     if strides == (1, across):
         count, width, adds, again = inner, across, True, rows * columns
@@ -79,6 +79,11 @@ def layout_of(launch: Launch, operand: str, before: Mapped) -> Layout | None:
     return Layout(count, width, block, adds) if count >= _LEAST_BLOCKS * block else None
 
 
+def _needs_place(expression: Mapped) -> bool:
+    """Return whether functions depend on where among all an element is, which a block does not know."""
+    return expression.uses_index or any(tensor.spans for tensor in expression.tensors)
+
+
 def _row_of(expression: Mapped) -> int:
     """Return the elements for an index of the first axis of the kernel that is generated for an expression."""
     _, places, parameters = form_of(expression)
@@ -86,9 +91,9 @@ def _row_of(expression: Mapped) -> int:
 
 
 def can_follow(layout: Layout, after: Mapped) -> bool:
-    """Return whether map functions can compute their part of a product for each block, which knows no index."""
+    """Return whether map functions can compute their part of a product for each block."""
     columns = after.size // layout.rows
-    return not layout.adds and not after.uses_index and layout.block * columns % _row_of(after) == 0
+    return not layout.adds and not _needs_place(after) and layout.block * columns % _row_of(after) == 0
 
 
 class BlockedProductKernel(Kernel):

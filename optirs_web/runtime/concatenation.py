@@ -14,11 +14,9 @@ from .uses import Uses
 
 __all__ = ["concatenated"]
 
-_AXES = 4  # of place.wgsl
-
 
 class _Placed(NamedTuple):
-    """A slice of size 1 along an axis, written into zeros by a launch of `place`.
+    """A slice of size 1 along an axis, written into zeros by a map.
 
     Attributes:
         shape: the shape of the result.
@@ -83,18 +81,19 @@ def _leaves(
 
 
 def _slice_of(command: Recorded) -> _Placed | None:
-    """Return the slice that a launch of `place` writes into zeros; None unless it is a single index of an axis."""
-    if not isinstance(command, Launch) or command.kernel.name != "place":
+    """Return the slice that a map writes into zeros; None unless that is one of equal parts of an axis."""
+    expression = mapped(command) if isinstance(command, Launch) else None
+    spans = expression.tensors[0].spans if expression is not None and len(expression.tensors) == 1 else ()
+    if expression is None or len(expression.parts) != 1 or len(spans) != 1 or expression.scalars[0][1]:
         return None
-    size, *layout = (int(value) for value in command.parameters)
-    shape = (size // math.prod(layout[:3]), *layout[:3])
-    starts, steps, counts, strides = (tuple(layout[3 + _AXES * row :][:_AXES]) for row in range(4))
-    first, fill = layout[-2:]
-    axes = [axis for axis in range(_AXES) if (starts[axis], steps[axis], counts[axis]) != (0, 1, shape[axis])]
-    if fill or len(axes) != 1 or counts[axes[0]] != 1:
+    ((steps, begin, length, pace, every),) = spans
+    axes = [axis for axis, step in enumerate(steps) if step]
+    if len(axes) != 1 or every > 1 or begin % length or expression.dims[axes[0]] % length:
         return None
-    strides = tuple(0 if axis == axes[0] else stride for axis, stride in enumerate(strides))
-    return _Placed(shape, axes[0], starts[axes[0]], StridedView(command.views[0], "f32", first, strides))
+    (tensor,), (axis,), dims = expression.tensors, axes, expression.dims
+    shape = (*dims[:axis], dims[axis] // length, length, *dims[axis + 1 :])
+    strides = (*tensor.strides[:axis], 0, pace, *tensor.strides[axis + 1 :])
+    return _Placed(shape, axis, begin // length, StridedView(tensor.view, "f32", tensor.start, strides))
 
 
 def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:

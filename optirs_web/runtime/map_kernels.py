@@ -11,6 +11,7 @@ from ..lower.maps import (
     ELEMENTS_PER_WORKGROUP,
     LOOP,
     Places,
+    Span,
     map_bindings,
     map_parameters,
     map_source,
@@ -28,6 +29,7 @@ __all__ = [
     "gather",
     "map_kernel",
     "operands_of",
+    "place",
     "titled",
     "uses_index",
 ]
@@ -202,9 +204,29 @@ def gather(type_: Type, rank: int, *, wraps: bool) -> MapKernel:
     return map_kernel(form, Places(rank, ("position", "table")))
 
 
+@cache
+def place(type_: Type, rank: int, spans: tuple[Span, ...]) -> MapKernel:
+    """Return the kernel that places elements of `part` along `rank` axes, and `fill` everywhere else.
+
+    `part` is strided along those axes, and has `spans` besides.
+    """
+    form = Form(
+        "place",
+        ("elementwise", "indexing"),
+        1,
+        (Read("part", type=type_),),
+        (Take("placed", "part", fill="fill"),),
+        (Write("placed", "result", type_),),
+        {"fill": type_},
+    )
+    return map_kernel(form, Places(rank, ("part",), spans=(("part", spans),)))
+
+
 def titled(parts: tuple[Part | Take, ...]) -> str:
     """Return the names of the functions; "..." stands for those for which there is no room."""
-    title = "+".join(part.function.rstrip("_") if isinstance(part, Part) else "gather" for part in parts)
+    title = "+".join(
+        part.function.rstrip("_") if isinstance(part, Part) else "gather" if part.at else "place" for part in parts
+    )
     return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."
 
 

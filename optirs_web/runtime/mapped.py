@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
-from ..lower.maps import VALUE, Places
+from ..lower.maps import VALUE, Places, Span as SpanKind
 from ..wgsl import load_map_module
 from ..wgsl.tree import walk
 from .buffer import View
@@ -20,6 +20,7 @@ __all__ = [
     "Mapped",
     "Output",
     "Shape",
+    "Span",
     "StridedView",
     "cost_of",
     "form_of",
@@ -29,11 +30,51 @@ __all__ = [
     "refined",
     "relaunched",
     "row_major",
+    "spans_of",
     "spread",
     "with_value",
 ]
 
 Shape = tuple[int, ...]
+
+
+class Span(NamedTuple):
+    """An axis of a tensor that is placed in a part of a map; see `lower.maps.Span`.
+
+    Attributes:
+        steps: along the axes of the map.
+        begin: the place that has the number 0.
+        reach: the number of places from there to the last element.
+        pace: the distance of neighbours in memory.
+        every: the number of places from one to the next.
+    """
+
+    steps: Shape
+    begin: int
+    reach: int
+    pace: int
+    every: int = 1
+
+    @property
+    def kind(self) -> SpanKind:
+        """What a shader knows of it."""
+        return _kind(self.steps, self.every > 1)
+
+    @property
+    def words(self) -> list[int]:
+        """The parameters of a launch."""
+        axes, has_gaps = self.kind
+        words = [self.begin, self.reach, self.pace]
+        if has_gaps:
+            words.append(self.every)
+        if len(axes) > 1:
+            words += [self.steps[axis] for axis in axes]
+        return words
+
+
+@lru_cache(1024)
+def _kind(steps: Shape, has_gaps: bool) -> SpanKind:
+    return SpanKind(tuple(axis for axis, step in enumerate(steps) if step), has_gaps)
 
 
 class StridedView(NamedTuple):
@@ -45,6 +86,7 @@ class StridedView(NamedTuple):
         start: offset of the first element.
         strides: along the axes.
         table: the distance of elements along an axis of its own, and their number, if elements are taken along that.
+        spans: its own axes, if it is placed in a part of the map: they add to the offset by the strides.
     """
 
     view: View
@@ -52,6 +94,17 @@ class StridedView(NamedTuple):
     start: int
     strides: Shape
     table: tuple[int, int] | None = None
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def steps(self) -> list[Shape]:
+        """What there is of each axis: strides, and steps of spans."""
+        return [self.strides, *(span.steps for span in self.spans)]
+
+    def with_steps(self, steps: Sequence[Shape]) -> StridedView:
+        """Return the view with others of these."""
+        spans = tuple(span._replace(steps=own) for span, own in zip(self.spans, steps[1:], strict=True))
+        return self._replace(strides=steps[0], spans=spans)
 
 
 class Output(NamedTuple):
@@ -109,6 +162,7 @@ class Mapped(NamedTuple):
         return (
             tensor.start == 0
             and tensor.table is None
+            and not tensor.spans
             and all(size == 1 or stride == wanted for size, stride, wanted in steps)
         )
 
@@ -117,8 +171,10 @@ class Mapped(NamedTuple):
         return self.is_flat(number) and 4 * self.size == self.tensors[number].view.nbytes
 
     def reads_as_computed(self, number: int, producer: Mapped) -> bool:
-        """Each result reads what the producer computes for its own place, or for all: no element of a table."""
-        return self.tensors[number].table is None and (producer.is_constant or self.reads_all(number))
+        """Each result reads what the producer computes for its own place, or for all: none takes an element."""
+        tensor = self.tensors[number]
+        is_taken = tensor.table is not None or tensor.spans
+        return not is_taken and (producer.is_constant or self.reads_all(number))
 
 
 _OLD = "old"
@@ -140,7 +196,9 @@ _TAKE_COST = 8
 
 
 def _needed_by(part: Part | Take) -> tuple[str, ...]:
-    return part.arguments or () if isinstance(part, Part) else (part.array, part.at, part.fill)
+    if isinstance(part, Part):
+        return part.arguments or ()
+    return (part.array, part.at, part.fill) if part.at else (part.array, part.fill)
 
 
 @cache
@@ -157,11 +215,17 @@ def cost_of(expression: Mapped) -> int:
     )
 
 
+def _take(name: str, needed: tuple[str, ...]) -> Take:
+    array, *at, fill = needed
+    return Take(name, array, "".join(at), fill)
+
+
 class _Numbered(NamedTuple):
     """The parts of a form, and the types of its arrays and numbers, by number.
 
     Attributes:
         parts: with numbered arguments.
+        names: of tensors, in the kernel.
         types: of tensors.
         strided: for each tensor, whether it is.
         tables: for each tensor, whether it is a table.
@@ -170,6 +234,7 @@ class _Numbered(NamedTuple):
     """
 
     parts: tuple[Part | Take, ...]
+    names: tuple[str, ...]
     types: tuple[Type, ...]
     strided: tuple[bool, ...]
     tables: tuple[bool, ...]
@@ -191,12 +256,13 @@ def _numbered(kernel: MapKernel) -> _Numbered:
     for value in computed:
         arguments = tuple(names[name] for name in value.arguments)
         if value.part is None:
-            parts.append(Take(names[value.name], *arguments))
+            parts.append(_take(names[value.name], arguments))
         else:
             file = value.part.file or form.file
             parts.append(Part(value.part.function, gives=names[value.name], file=file, arguments=arguments))
     return _Numbered(
         tuple(parts),
+        tuple(read.name for read in tensors),
         tuple(read.type for read in tensors),
         tuple(read.name in kernel.places.strided for read in tensors),
         tuple(read.name in form.tables for read in tensors),
@@ -219,13 +285,17 @@ def mapped(launch: Launch) -> Mapped | None:
     starts = 1 + rank
     strides = starts + len(kernel.places.strided)
     words = strides + rank * len(kernel.places.strided)  # of tables
+    following = iter(parameters[words + 2 * sum(form.tables) :])
+    spans = spans_of(kernel.places, following)
     flat = row_major(dims)
     tensors: list[StridedView] = []
-    for view, type_, is_strided, is_table in zip(launch.views, form.types, form.strided, form.tables, strict=False):
+    for view, name, type_, is_strided, is_table in zip(
+        launch.views, form.names, form.types, form.strided, form.tables, strict=False
+    ):
         if is_strided:
             own = tuple(map(int, parameters[strides : strides + rank]))
             table = (int(parameters[words]), int(parameters[words + 1])) if is_table else None
-            tensors.append(StridedView(view, type_, int(parameters[starts]), own, table))
+            tensors.append(StridedView(view, type_, int(parameters[starts]), own, table, tuple(spans.get(name, ()))))
             starts, strides, words = starts + 1, strides + rank, words + 2 * is_table
         else:
             tensors.append(StridedView(view, type_, 0, flat))
@@ -233,9 +303,24 @@ def mapped(launch: Launch) -> Mapped | None:
         dims,
         form.parts,
         tuple(tensors),
-        tuple(zip(form.scalars, parameters[words:], strict=True)),
+        tuple(zip(form.scalars, following, strict=True)),
         tuple(Output(view, *output) for view, output in zip(outputs, form.outputs, strict=True)),
     )
+
+
+def spans_of(places: Places, words: Iterator[int | float]) -> dict[str, list[Span]]:
+    """Return the spans of each array that is placed, from the parameters of a launch that come next."""
+    spans: dict[str, list[Span]] = {}
+    for name, kinds in places.spans:
+        spans[name] = []
+        for axes, has_gaps in kinds:
+            begin, reach, pace = int(next(words)), int(next(words)), int(next(words))
+            every = int(next(words)) if has_gaps else 1
+            steps = [0] * places.rank
+            for axis in axes:
+                steps[axis] = int(next(words)) if len(axes) > 1 else 1
+            spans[name].append(Span(tuple(steps), begin, reach, pace, every))
+    return spans
 
 
 # Putting one expression into another.
@@ -266,9 +351,10 @@ def spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
 
 def _over(expression: Mapped, dims: Shape) -> tuple[StridedView, ...]:
     if expression.size == 1:
-        return tuple(tensor._replace(strides=(0,) * len(dims)) for tensor in expression.tensors)
+        return tuple(tensor.with_steps([(0,) * len(dims)] * len(tensor.steps)) for tensor in expression.tensors)
     return tuple(
-        tensor._replace(strides=spread(tensor.strides, expression.dims, dims)) for tensor in expression.tensors
+        tensor.with_steps([spread(steps, expression.dims, dims) for steps in tensor.steps])
+        for tensor in expression.tensors
     )
 
 
@@ -312,7 +398,7 @@ def _renamed(parts: Iterable[Part | Take], names: Mapping[str, str]) -> tuple[Pa
     for part in parts:
         needed = tuple(names.get(name, name) for name in _needed_by(part))
         if isinstance(part, Take):
-            renamed.append(Take(names.get(part.name, part.name), *needed))
+            renamed.append(_take(names.get(part.name, part.name), needed))
         else:
             gives = names.get(part.gives, part.gives)
             renamed.append(Part(part.function, gives=gives, file=part.file, arguments=needed))
@@ -340,20 +426,42 @@ def with_value(consumer: Mapped, number: int, value: str = VALUE) -> Mapped:
 
 def _collapsed(expression: Mapped) -> Mapped:
     """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
+    tensors = [_with_simple_spans(tensor, expression.dims) for tensor in expression.tensors]
     axes: list[tuple[int, list[int]]] = []
-    for size, *steps in zip(expression.dims, *(tensor.strides for tensor in expression.tensors), strict=True):
+    for size, *steps in zip(expression.dims, *(steps for tensor in tensors for steps in tensor.steps), strict=True):
         if size == 1:
             continue
         if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
             axes[-1] = (axes[-1][0] * size, steps)
         else:
             axes.append((size, steps))
-    axes = axes or [(1, [0] * len(expression.tensors))]
-    tensors = tuple(
-        tensor._replace(strides=tuple(steps[number] for _, steps in axes))
-        for number, tensor in enumerate(expression.tensors)
-    )
-    return expression._replace(dims=tuple(size for size, _ in axes), tensors=tensors)
+    axes = axes or [(1, [0] * sum(len(tensor.steps) for tensor in tensors))]
+    along = iter(zip(*(steps for _, steps in axes), strict=True))
+    collapsed = tuple(tensor.with_steps([next(along) for _ in tensor.steps]) for tensor in tensors)
+    return expression._replace(dims=tuple(size for size, _ in axes), tensors=collapsed)
+
+
+def _with_simple_spans(tensor: StridedView, dims: Shape) -> StridedView:
+    """Return the view with spans along fewer axes, where some axes never decide whether there is an element.
+
+    Those have their steps as strides then.
+    """
+    strides, spans = list(tensor.strides), list(tensor.spans)
+    for number, span in enumerate(spans):
+        own = [axis for axis, size in enumerate(dims) if span.steps[axis] and size > 1]
+        for axis in own:
+            unit = span.steps[axis]
+            inner = [other for other in own if span.steps[other] < unit]
+            furthest = sum(span.steps[other] * (dims[other] - 1) for other in inner)
+            others = [span.steps[other] for other in own if other not in inner]
+            if span.every > 1 or furthest >= unit or any(step % unit for step in (*others, span.begin, span.reach)):
+                continue
+            for other in inner:
+                strides[other] += span.steps[other] * span.pace
+            steps = tuple(step // unit if axis in own and axis not in inner else 0 for axis, step in enumerate(span.steps))
+            spans[number] = Span(steps, span.begin // unit, span.reach // unit, span.pace * unit)
+            break
+    return tensor._replace(strides=tuple(strides), spans=tuple(spans))
 
 
 def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
@@ -367,7 +475,7 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
     """Return the form of an expression, where that reads, and the parameters of a launch of it except the size.
 
     These are, in order, the dims, then starts and strides of tensors that are not flat, steps and lengths of tables,
-    and the scalars.
+    what there is of spans, and the scalars.
 
     Args:
         expression: what it computes.
@@ -386,7 +494,12 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
         tuple(
             f"x{n}"
             for n, tensor in zip(strided, tensors, strict=True)
-            if ends and tensor.strides[of_rows] == 0 and tensor.table is None
+            if ends and tensor.strides[of_rows] == 0 and tensor.table is None and not tensor.spans
+        ),
+        tuple(
+            (f"x{n}", tuple(span.kind for span in tensor.spans))
+            for n, tensor in zip(strided, tensors, strict=True)
+            if tensor.spans
         ),
     )
     form = _form(
@@ -397,6 +510,7 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
     )
     strides = [stride for tensor in tensors for stride in tensor.strides]
     strides += [word for tensor in tensors for word in tensor.table or ()]
+    strides += [word for tensor in tensors for span in tensor.spans for word in span.words]
     numbers = [value for _, value in expression.scalars]
     return form, places, [*dims, *(tensor.start for tensor in tensors), *strides, *numbers]
 

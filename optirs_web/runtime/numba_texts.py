@@ -22,7 +22,7 @@ _ELEMENTWISE_PARAMETERS = {"param", "grad", "state", "h", "s"}
 def numba_loops(kernel: Kernel) -> Loops | None:
     """The kernel's loops, of a hooked kernel those of the functions; None for one that has no form for Numba."""
     match kernel:
-        case MapKernel() | FusedKernel() if not kernel.form.tables:
+        case MapKernel() | FusedKernel() if not (kernel.form.tables or kernel.form.placed):
             return map_loops(kernel.form, kernel.places)
         case UpdateKernel() if _is_plain(kernel):
             return numba_shell.update(

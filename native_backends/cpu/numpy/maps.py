@@ -13,10 +13,11 @@ from ....kernel import INDEX, Kernel, Part
 from ....lower.arrays import lowered
 from ....lower.maps import VALUE, binding_of, map_bindings, own_parameters
 from ....runtime.map_kernels import FusedKernel, MapKernel
+from ....runtime.mapped import spans_of
 from ....wgsl.python_dialects import Dialect
 from ...arrays import numpy_arrays
 from ...arrays.numpy_arrays import strided
-from ...arrays.tables import Table
+from ...arrays.tables import Placed, Table
 from .forms import replacement_of
 from .library import CHUNK, DTYPES, Array, Parameters
 
@@ -82,7 +83,7 @@ class _Map(NamedTuple):
 
     function: _Function
     shape: tuple[int, ...]
-    reads: list[Array | Table]
+    reads: list[Array | Table | Placed]
     numbers: list[Any]
     results: list[Array]
 
@@ -108,7 +109,7 @@ class _Map(NamedTuple):
         return not (self.function.memory or self.function.uses_index) and all(array.shape[0] == 1 for array in arrays)
 
     def _compute(
-        self, first: int, reads: Sequence[Array | Table], targets: Sequence[Array], memory: Sequence[Array]
+        self, first: int, reads: Sequence[Array | Table | Placed], targets: Sequence[Array], memory: Sequence[Array]
     ) -> None:
         """Compute elements whose first has an index along the first axis."""
         index = _indices(first, targets[0].shape) if self.function.uses_index else None
@@ -145,9 +146,11 @@ def _map(
     function, size = _function(kernel.form, dialect), math.prod(shape)
     starts, strides = rank, rank + len(names)
     words = strides + rank * len(names)  # of tables
+    following = iter(parameters[words + 2 * len(kernel.form.tables) :])
+    spans = spans_of(kernel.places, following)
     written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
     results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
-    remaining, tables = iter(arrays), list[Array | Table]()
+    remaining, tables = iter(arrays), list[Array | Table | Placed]()
     for read in function.reads:
         if read.result is not None:
             tables.append(results[read.result])
@@ -157,13 +160,15 @@ def _map(
                 step, length = parameters[words : words + 2]
                 tables.append(Table(numpy_arrays, vector, parameters[starts], shape, own, step, length))
                 words += 2
+            elif read.name in spans:
+                tables.append(Placed(numpy_arrays, vector, parameters[starts], shape, own, spans[read.name]))
             else:
                 once = [dim if stride else min(dim, 1) for dim, stride in zip(shape, own, strict=True)]
                 tables.append(strided(vector, parameters[starts], once, own))
             starts, strides = starts + 1, strides + rank
         else:
             tables.append(_whole(next(remaining).view(read.dtype)[:size], shape))
-    numbers = [dtype(value) for dtype, value in zip(function.numbers, parameters[words:], strict=True)]
+    numbers = [dtype(value) for dtype, value in zip(function.numbers, following, strict=True)]
     return _Map(function, shape, tables, numbers, results)
 
 
