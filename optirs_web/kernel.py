@@ -133,7 +133,8 @@ class Take:
         name: of the value.
         array: of elements, or of columns. In a map nothing else is read of it.
         at: the value that says which, a u32 below the number of columns; of a segment where there are segments. In a
-            map the place along an axis that the array, a table, has besides; "" for an array that is placed in a part of the map.
+            map the place along an axis that the array, a table, has besides; "" for an array that is placed in a part
+            of the map, whose axes a lowering knows.
         fill: in a map the value where there is no such element.
     """
 
@@ -221,7 +222,7 @@ class Kernel:
     @cached_property
     def map_module(self) -> syntax.Module:
         """The functions that it uses, linked."""
-        if all(part.file is None for _, part in self.computed):
+        if self.computed and all(part.file is None for _, part in self.computed):
             return load_map_module(*self.file, self.functions)
         return link(syntax.Module(f"<{self.name}>", [], self.imports), roots=sorted({*self.functions}))
 

@@ -131,7 +131,7 @@ def stored(device):
 
 PROGRAMS = {
     products: ["matmul"],
-    indexing: ["scatter", "join"],
+    indexing: ["scatter"],
     heads: ["attention", "attention_delta", "attention_grad"],
     windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],
     scaled_losses: ["unscale", "update_scale", "nonfinite"],

@@ -1,4 +1,4 @@
-"""Routines that copy and add up elements by index: scatter, join, the largest of windows."""
+"""Routines that copy and add up elements by index: scatter, the largest of windows."""
 
 from __future__ import annotations
 
@@ -42,16 +42,7 @@ def _window_places(xp: Any, p: Parameters, values: Array, indices: Array, images
     return (xp.put(xp.floats(images), xp.scattered_sums((planes, pixels, 1), pixel_of_window, added)),)
 
 
-def _join(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:
-    row, whole_row, first = p["row"], p["whole_row"], p["first"]
-    count = p["size"] // row
-    rows = xp.words(whole)[: count * whole_row].reshape(count, whole_row)
-    values = xp.words(part)[: p["size"]].reshape(count, row)
-    return (xp.put(xp.words(whole), xp.assigned(rows, (slice(None), slice(first, first + row)), values)),)
-
-
 ROUTINES: dict[str, Callable[..., Results]] = {
-    "join": _join,
     "scatter": _scatter,
     "window_places": _window_places,
 }

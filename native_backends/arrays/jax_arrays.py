@@ -48,6 +48,7 @@ __all__ = [
     "strided",
     "vecdot",
     "windows",
+    "with_part",
     "words",
 ]
 
@@ -256,6 +257,32 @@ def _strided_offsets(counts: Sequence[int], steps: Sequence[int]) -> Any:
         (step * jnp.arange(count)).reshape(-1, *[1] * (len(counts) - 1 - axis))
         for axis, (count, step) in enumerate(zip(counts, steps, strict=True))
     )
+
+
+def with_part(old: Array, start: Any, values: Array, strides: Sequence[int]) -> Array:
+    """Return a vector with these values in place of its elements that are strided along their axes, from `start` on.
+
+    None of those lies between others that are further apart: they are rows of longer rows, and so on.
+    """
+    if not values.size:
+        return old
+    axes = _moving(values.shape, strides)
+    counts, steps = [values.shape[axis] for axis in axes], [strides[axis] for axis in axes]
+    assert _is_nested(counts, steps)
+    values = values.transpose(*(axis for axis in range(values.ndim) if axis not in axes), *axes).reshape(counts)
+    new = _replaced(_part(old, start, _extent(counts, steps)), counts, steps, values)
+    return lax.dynamic_update_slice(old, new, (start,))
+
+
+def _replaced(flat: Array, counts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
+    """Return arrays (..., extent) with values, (..., *counts), in place of those at these steps along the last axis."""
+    if not counts:
+        return values[..., None]
+    (count, *inner), (step, *inner_steps), outer = counts, steps, flat.shape[:-1]
+    extent, missing = _extent(inner, inner_steps), count * step - flat.shape[-1]
+    rows = jnp.pad(flat, [(0, 0)] * len(outer) + [(0, max(0, missing))]).reshape(*outer, count, step)
+    new = _replaced(rows[..., :extent], inner, inner_steps, values)
+    return jnp.concatenate([new, rows[..., extent:]], axis=-1).reshape(*outer, -1)[..., : flat.shape[-1]]
 
 
 # Parts that begin where a table on the device says.

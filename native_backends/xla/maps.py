@@ -17,7 +17,7 @@ from ...runtime.map_kernels import FusedKernel, MapKernel
 from ...runtime.mapped import spans_of
 from ...wgsl.jax_dialect import JAX
 from ..arrays import jax_arrays
-from ..arrays.jax_arrays import as_type, put, strided
+from ..arrays.jax_arrays import as_type, put, strided, with_part
 from ..arrays.tables import Placed, Table
 from .bindings import DTYPES, Array
 
@@ -88,10 +88,17 @@ def _computed(
     numbers = [jnp.asarray(values[name], DTYPES[type_]) for name, type_ in form.numbers.items()]
     index = lax.iota(np.uint32, math.prod(shape)).reshape(shape) if INDEX in form.used else None
     results = lowered(form, JAX).call(index, *operands, *numbers)
-    return {
-        binding_of(write.array): _put(as_type(bound[binding_of(write.array)], DTYPES[write.type]), result, shape)
-        for write, result in zip(form.writes, results, strict=True)
-    }
+    new = {}
+    for write, result in zip(form.writes, results, strict=True):
+        name, binding = write.array, binding_of(write.array)
+        old = as_type(bound[binding], DTYPES[write.type])
+        if name in places.strided:
+            elements = jnp.broadcast_to(jnp.asarray(result, old.dtype), shape)
+            strides = [values[f"{name}_stride{axis}"] for axis in range(places.rank)]
+            new[binding] = with_part(old, values[f"{name}_start"], elements, strides)
+        else:
+            new[binding] = _put(old, result, shape)
+    return new
 
 
 def _put(old: Array, result: Any, shape: tuple[int, ...]) -> Array:

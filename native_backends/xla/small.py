@@ -68,7 +68,8 @@ def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
     if size > _LARGEST:
         return None
     if isinstance(kernel, MapKernel):
-        return 1 if len(kernel.form.writes) == 1 else None
+        written = [write.array for write in kernel.form.writes]
+        return 1 if len(written) == 1 and written[0] not in kernel.places.strided else None
     if not isinstance(kernel, SourceKernel) or kernel.name not in _SMALL:
         return None
     count = _LENGTHS.get(kernel.name)
@@ -116,7 +117,7 @@ def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
             operands.append(partial(_taken, load, index, p[f"{read.name}_step"], p[f"{read.name}_length"]))
         elif read.name in form.placed:
             is_there, index = _place(p, places, read.name, positions, index)
-            operands.append(lambda fill, is_there=is_there, element=load(index): jnp.where(is_there, element, fill))
+            operands.append(partial(jnp.where, is_there, load(index)))
         else:
             operands.append(load(index))
     index = elements.index if INDEX in form.used else None

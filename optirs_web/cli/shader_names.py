@@ -10,10 +10,11 @@ import click
 
 from ..errors import ShaderError
 from ..kernel import Kernel as Form
+from ..lower.maps import Span
 from ..ops.row_kernels import named_row_kernels
 from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative
-from ..runtime.map_kernels import elementwise, gather
+from ..runtime.map_kernels import elementwise, gather, join, place
 from ..runtime.option_kernels import OptionKernel
 from ..runtime.packed_kernels import packed
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
@@ -121,7 +122,11 @@ def sources() -> dict[str, dict[str, Source]]:
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
         "schedules": {"plateau": Source("schedules", "plateau", lambda *_: OptionKernel.of("plateau"), {})},
         "elementwise functions": functions,
-        "tables": {"gather": Source("elementwise", "indexing", lambda *_: gather("f32", 2, wraps=True), {})},
+        "tables and parts": {
+            "gather": Source("elementwise", "indexing", lambda *_: gather("f32", 2, wraps=True), {}),
+            "join": Source("elementwise", "indexing", lambda *_: join("f32", 2, is_strided=True), {}),
+            "place": Source("elementwise", "indexing", lambda *_: place("f32", 2, (Span((0,), False),)), {}),
+        },
     }
 
 

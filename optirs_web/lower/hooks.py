@@ -74,7 +74,7 @@ def hooked(
     buffers = {result: hook.binding, **{array: binding_of(array) for array in others}}
     lines, expressions = computed(kernel, places, "at", buffers, {VALUE: VALUE} if is_stored else {})
     if is_stored:
-        lines = stored(kernel, "at", buffers, lines, expressions)
+        lines = stored(kernel, places, "at", buffers, lines, expressions)
     else:
         lines.append(f"return {expressions[kernel.written[result].name]};")
     parameters = ", ".join(

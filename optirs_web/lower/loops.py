@@ -7,7 +7,7 @@ from ..wgsl.numba_shell import Loops, function_text, in_parts, indented
 from ..wgsl.print_python import python_name
 from .maps import Places
 
-__all__ = ["map_loops"]
+__all__ = ["is_for_loops", "map_loops"]
 
 _ROW = """
 
@@ -27,6 +27,12 @@ def _copy_row(values, first, step, rows, start, size):
 
 _AT_ONCE = 1024
 """Number of elements of short rows in one loop, as starting a loop takes as long as dozens of elements."""
+
+
+def is_for_loops(kernel: Kernel, places: Places) -> bool:
+    """Return whether there are loops for a map: it takes nothing of arrays, and writes all of them."""
+    is_whole = not any(write.array in places.strided for write in kernel.writes)
+    return is_whole and not (kernel.tables or kernel.placed)
 
 
 def map_loops(kernel: Kernel, places: Places) -> Loops:

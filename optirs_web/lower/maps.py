@@ -38,7 +38,7 @@ VALUE = "value"
 
 
 class Span(NamedTuple):
-    """What a shader knows of an axis of an array that is placed in a part of a map.
+    """An axis of an array that is placed in a part of a map, as a shader knows it.
 
     Along the axis an element of the map is at the place NAME_beginN less than the sum of NAME_stepN_AXIS times its
     position, over some axes. Below NAME_reachN the array has an element at each place, or at one of NAME_everyN, and
@@ -60,7 +60,7 @@ class Span(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the elements are that a map reads.
+    """Where the elements are that a map reads and writes.
 
     A strided array's parameters of a launch are NAME_start and NAME_strideAXIS, and the lengths of axes dimAXIS. A
     table is strided, and has the length of its own axis, NAME_length, and the distance of elements along that,
@@ -68,7 +68,8 @@ class Places(NamedTuple):
 
     Attributes:
         rank: number of axes of which a launch is given the lengths; 0 if no array is strided.
-        strided: the values that are read from strided arrays. Those of others have the index of the result.
+        strided: the values that are read from strided arrays, then the arrays that are written so. Elements of others
+            have the index of those of the map.
         ends: in a hook that is told product, row and column (0, 1, 2), the last of these that each axis consists of.
         of_column: the values that are the same in all rows there, which are read once.
         spans: those of each array that is placed.
@@ -130,7 +131,7 @@ def map_source(kernel: Kernel, places: Places, loop: tuple[int, int] = LOOP, adj
     """Return the text of a shader around the kernel's functions; `adjacent` as in `_element_loop`."""
     members = ", ".join(f"{name}: {type_}" for name, type_ in map_parameters(kernel, places))
     buffers = {write.array: binding_of(write.array) for write in kernel.writes}
-    lines = stored(kernel, "index", buffers, *computed(kernel, places, "index", buffers))
+    lines = stored(kernel, places, "index", buffers, *computed(kernel, places, "index", buffers))
     return _element_loop(members, map_bindings(kernel), lines, places, loop, adjacent)
 
 
@@ -155,7 +156,7 @@ def computed(
             continue
         match value.source:
             case Read(array=array) if array:
-                expression = f"{buffers[array]}[{index}]"
+                expression = _element(places, array, buffers, index)
             case Read() if name in kernel.tables or name in kernel.placed:
                 continue
             case Read() if name in places.of_column:
@@ -194,7 +195,7 @@ def _places_along(name: str, array: str, spans: Sequence[Span]) -> list[str]:
 
 
 def _found(name: str, array: str, spans: Sequence[Span]) -> tuple[str, str]:
-    """Return the condition for an element at these places, and its offset. Before the first a place is a large number."""
+    """Return the condition for an element at these places, and its offset; one before the first is a large number."""
     conditions, terms = [], [f"{array}_at"]
     for number, span in enumerate(spans):
         place, every = f"{name}_place{number}", f"parameters.{array}_every{number}"
@@ -206,11 +207,22 @@ def _found(name: str, array: str, spans: Sequence[Span]) -> tuple[str, str]:
 
 
 def stored(
-    kernel: Kernel, index: str, buffers: Mapping[str, str], lines: Sequence[str], expressions: Mapping[str, str]
+    kernel: Kernel,
+    places: Places,
+    index: str,
+    buffers: Mapping[str, str],
+    lines: Sequence[str],
+    expressions: Mapping[str, str],
 ) -> list[str]:
     """Return the statements with those that write the results."""
     written = kernel.written.items()
-    return [*lines, *(f"{buffers[array]}[{index}] = {expressions[value.name]};" for array, value in written)]
+    stores = (f"{_element(places, array, buffers, index)} = {expressions[value.name]};" for array, value in written)
+    return [*lines, *stores]
+
+
+def _element(places: Places, array: str, buffers: Mapping[str, str], index: str) -> str:
+    """Return an element of an array that is written."""
+    return f"{buffers[array]}[{f'{array}_at' if array in places.strided else index}]"
 
 
 # Offsets in strided arrays.

@@ -10,9 +10,10 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
+from ..runtime.map_kernels import join
 from ..tensors import Tensor, empty
-from .launch import contiguous, need_one_device
-from .limits import write_rows
+from .launch import collapse, contiguous, need_one_device
+from .limits import fits, write_rows
 from .reduce import normalize_axes
 from .slices import Pick, part_of, put_part, whole_axis
 
@@ -57,13 +58,25 @@ def concat(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) 
     result = empty((*before, starts[-1], *after), operands[0].dtype, operands[0].device)
     inner = math.prod(after)
     for operand, start in zip(operands, starts, strict=False):
-        write_rows(contiguous(operand), result, math.prod(before), start * inner)
+        if operand.is_contiguous or not fits(operand.strided.view, result.view):
+            write_rows(contiguous(operand), result, math.prod(before), start * inner)
+        else:
+            _write_strided(operand, result, start * inner)
     shape = result.shape
     edges = [
         (operand, _part_rule(_between(shape, axis, *bounds)))
         for operand, *bounds in zip(operands, starts, lengths, strict=False)
     ]
     return record(result, *edges)
+
+
+def _write_strided(part: Tensor, whole: Tensor, offset: int) -> None:
+    """Copy a part to where it belongs in a whole, which is contiguous, from an element on."""
+    view, start, strides = part.strided
+    sizes, steps = collapse(part.shape, [strides, whole.strided.strides])
+    kernel = join(part.dtype.wgsl if part.dtype.itemsize == 4 else "u32", len(sizes), is_strided=True)
+    parameters = (part.size, *sizes, start, offset, *steps[0], *steps[1])
+    whole.device.dispatch(kernel, [view, whole.view], -(-part.size // kernel.elements_per_workgroup), parameters)
 
 
 def _part_rule(parts: tuple[Pick, ...]) -> Any:

@@ -14,12 +14,10 @@ from functools import partial
 from ..errors import DeviceLimitError
 from ..runtime.buffer import View
 from ..runtime.device import Device
-from ..runtime.kernels import cooperative
+from ..runtime.map_kernels import join
 from ..tensors import Tensor, empty
 
 __all__ = ["compute_part", "cut", "fits", "in_parts", "narrowed", "part_along", "write_rows"]
-
-_THREADS = 256
 
 _BYTES = "bytes of one buffer"
 
@@ -182,8 +180,9 @@ def write_rows(part: Tensor, whole: Tensor, rows: int, offset: int) -> None:
             view if count == rows else view.part(nbytes * number, -(-nbytes * part_rows // 4) * 4)  # whole words
             for view, nbytes in views
         ]
-        parameters = (part_rows * row, row, whole_row, offset)
-        device.dispatch(cooperative("join"), parts, -(-part_rows * row // _THREADS), parameters)
+        kernel = join(part.dtype.wgsl if itemsize == 4 else "u32", 2, is_strided=False)
+        parameters = (part_rows * row, part_rows, row, offset, whole_row, 1)
+        device.dispatch(kernel, parts, -(-part_rows * row // kernel.elements_per_workgroup), parameters)
 
 
 def _rows_at_once(device: Device, rows: int, views: Sequence[tuple[View, int]]) -> int:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..kernel import Kernel as Form
+from ..lower.maps import binding_of
 from ..runtime.blocked_products import BlockedProductKernel
 from ..runtime.form_kernels import FormKernel
 from ..runtime.kernels import CooperativeKernel, GeneratedKernel, Kernel
@@ -76,6 +77,9 @@ def _read_and_written(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]
     only_written: set[str] = set()
     if kernel.overwrites:
         only_written = set(written)
+    elif isinstance(kernel, MapKernel):
+        before = {binding_of(read.array) for read in kernel.form.reads}
+        only_written = set(written) - before
     elif not isinstance(kernel, GeneratedKernel | BlockedProductKernel):
         only_written = set(written) - _read_in(kernel.module)
     return tuple(binding.name for binding in kernel.bindings if binding.name not in only_written), written

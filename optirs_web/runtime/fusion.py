@@ -130,7 +130,8 @@ class _Fusion:
     def _follow(self, at: int, consumer: Mapped, number: int) -> bool:
         """Go into the kernel that computes an operand."""
         view = consumer.tensors[number].view
-        first = self.nodes.producer(view, before=at) if consumer.reads_all(number) else None
+        can_follow_it = consumer.reads_all(number) and not consumer.is_part
+        first = self.nodes.producer(view, before=at) if can_follow_it else None
         producer = self.nodes[first] if first is not None else None
         if first is None or producer is None or not isinstance(producer.recorded, Launch):
             return False
@@ -220,7 +221,7 @@ class _Fusion:
     def _is_computed_by_reader(self, at: int) -> bool:
         """Return whether one product reads the results of a node of map functions, and can compute them itself."""
         expression = self.nodes[at].map
-        if expression is None or len(expression.outputs) != 1:
+        if expression is None or len(expression.outputs) != 1 or expression.is_part:
             return False
         view = expression.outputs[0].view
         readers = self.nodes.others(view.buffer, at)

@@ -41,7 +41,7 @@ class Node:
         if self.map is not None:
             self.writes = [output.view for output in self.map.outputs]
             self.reads = [tensor.view for tensor in self.map.tensors]
-            self.reads += self.writes if self.map.uses_old else []
+            self.reads += self.writes if self.map.uses_old or self.map.is_part else []
             return
         self.reads, self.writes = self.recorded.reads, self.recorded.writes
         if self.before is not None:
@@ -188,12 +188,14 @@ class Nodes:
         self._nodes[at] = None
 
     def producer(self, view: View, before: int) -> int | None:
-        """The one node that writes the buffer of this view, if it writes just the view, and before another node."""
+        """The one node that writes the buffer of this view, if it writes all of the view and before another node."""
         writers = self.writers[view.buffer]
         if len(writers) != 1:
             return None
         (at,) = writers
-        return at if at < before and view in self[at].writes else None
+        expression = self[at].map
+        is_all = view in self[at].writes and not (expression is not None and expression.is_part)
+        return at if at < before and is_all else None
 
     def others(self, buffer: Buffer, *but: int) -> set[int]:
         """Who reads the buffer, but for these."""

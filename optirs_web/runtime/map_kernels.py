@@ -27,6 +27,7 @@ __all__ = [
     "elementwise",
     "fused_kernel",
     "gather",
+    "join",
     "map_kernel",
     "operands_of",
     "place",
@@ -57,7 +58,7 @@ class MapKernel(GeneratedKernel):
 
     Attributes:
         form: what it computes.
-        places: where it reads.
+        places: where it reads and writes.
         loop: the invocations of a workgroup, and the elements of each.
         elements_per_workgroup: those of the default loop.
     """
@@ -71,7 +72,8 @@ class MapKernel(GeneratedKernel):
         self.form = form
         self.places = places
         self.name = form.name
-        self.overwrites = not any(read.array for read in form.reads)
+        is_whole = not any(write.array in places.strided for write in form.writes)
+        self.overwrites = is_whole and not any(read.array for read in form.reads)
 
     @property
     def map_module(self) -> syntax.Module:
@@ -215,11 +217,23 @@ def place(type_: Type, rank: int, spans: tuple[Span, ...]) -> MapKernel:
         ("elementwise", "indexing"),
         1,
         (Read("part", type=type_),),
-        (Take("placed", "part", fill="fill"),),
-        (Write("placed", "result", type_),),
+        (Take("found", "part", fill="fill"),),
+        (Write("found", "result", type_),),
         {"fill": type_},
     )
     return map_kernel(form, Places(rank, ("part",), spans=(("part", spans),)))
+
+
+@cache
+def join(type_: Type, rank: int, *, is_strided: bool) -> MapKernel:
+    """Return the kernel that copies a `part` to its places in a `whole`, which is strided along `rank` axes.
+
+    `is_strided`: so is the part.
+    """
+    form = Form(
+        "join", ("elementwise", "indexing"), 1, (Read("part", type=type_),), (), (Write("part", "whole", type_),)
+    )
+    return map_kernel(form, Places(rank, ("part", "whole") if is_strided else ("whole",)))
 
 
 def titled(parts: tuple[Part | Take, ...]) -> str:

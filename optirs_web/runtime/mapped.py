@@ -57,7 +57,7 @@ class Span(NamedTuple):
 
     @property
     def kind(self) -> SpanKind:
-        """What a shader knows of it."""
+        """The span as a shader knows it."""
         return _kind(self.steps, self.every > 1)
 
     @property
@@ -98,7 +98,7 @@ class StridedView(NamedTuple):
 
     @property
     def steps(self) -> list[Shape]:
-        """What there is of each axis: strides, and steps of spans."""
+        """The strides, and the steps of spans."""
         return [self.strides, *(span.steps for span in self.spans)]
 
     def with_steps(self, steps: Sequence[Shape]) -> StridedView:
@@ -108,11 +108,21 @@ class StridedView(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result of an expression: the view that it is written to, the type of the elements, and the value."""
+    """A result of an expression.
+
+    Attributes:
+        view: the memory that it is written to.
+        type: of the elements.
+        value: that of each.
+        start: offset of the first element.
+        strides: along the axes; None if the elements are all that is in the memory, in order.
+    """
 
     view: View
     type: Type
     value: str
+    start: int = 0
+    strides: Shape | None = None
 
 
 class Mapped(NamedTuple):
@@ -122,7 +132,7 @@ class Mapped(NamedTuple):
     what the outputs had before. There are `INDEX` and, in a hook, `VALUE` besides.
 
     Attributes:
-        dims: the sizes of the axes; results are contiguous.
+        dims: the sizes of the axes.
         parts: the functions, with their arguments, and what is taken from tables, in order.
         tensors: the strided views that they read.
         scalars: the types and values of their numbers.
@@ -149,6 +159,11 @@ class Mapped(NamedTuple):
     def uses_index(self) -> bool:
         """The functions depend on the index of an element."""
         return any(INDEX in _needed_by(part) for part in self.parts)
+
+    @property
+    def is_part(self) -> bool:
+        """The results are a part of what is in the memory that they are written to."""
+        return any(output.strides is not None for output in self.outputs)
 
     @property
     def uses_old(self) -> bool:
@@ -231,6 +246,7 @@ class _Numbered(NamedTuple):
         tables: for each tensor, whether it is a table.
         scalars: types.
         outputs: type and value of each.
+        strided_outputs: for each output, whether it is.
     """
 
     parts: tuple[Part | Take, ...]
@@ -240,6 +256,7 @@ class _Numbered(NamedTuple):
     tables: tuple[bool, ...]
     scalars: tuple[Type, ...]
     outputs: tuple[tuple[Type, str], ...]
+    strided_outputs: tuple[bool, ...]
 
 
 @cache
@@ -268,18 +285,23 @@ def _numbered(kernel: MapKernel) -> _Numbered:
         tuple(read.name in form.tables for read in tensors),
         tuple(form.numbers.values()),
         tuple((write.type, names[form.written[write.array].name]) for write in form.writes),
+        tuple(write.array in kernel.places.strided for write in form.writes),
     )
 
 
 def mapped(launch: Launch) -> Mapped | None:
-    """Return the launch as an expression, if it is one of a map over as many elements as each of its results has."""
+    """Return the launch as an expression, if it is one of a map that writes all of its results, or what is strided."""
     kernel = launch.kernel
     if not isinstance(kernel, MapKernel):
         return None
     form, rank, parameters = _numbered(kernel), kernel.places.rank, launch.parameters
     size = int(parameters[0])
     outputs = launch.views[len(form.types) :]
-    if any(4 * size != view.nbytes for view in outputs):
+    if any(
+        4 * size != view.nbytes
+        for view, is_strided in zip(outputs, form.strided_outputs, strict=True)
+        if not is_strided
+    ):
         return None
     dims = tuple(map(int, parameters[1 : 1 + rank])) if rank else (size,)
     starts = 1 + rank
@@ -299,12 +321,18 @@ def mapped(launch: Launch) -> Mapped | None:
             starts, strides, words = starts + 1, strides + rank, words + 2 * is_table
         else:
             tensors.append(StridedView(view, type_, 0, flat))
+    results = [Output(view, *output) for view, output in zip(outputs, form.outputs, strict=True)]
+    for number, is_strided in enumerate(form.strided_outputs):
+        if is_strided:
+            own = tuple(map(int, parameters[strides : strides + rank]))
+            results[number] = results[number]._replace(start=int(parameters[starts]), strides=own)
+            starts, strides = starts + 1, strides + rank
     return Mapped(
         dims,
         form.parts,
         tuple(tensors),
         tuple(zip(form.scalars, following, strict=True)),
-        tuple(Output(view, *output) for view, output in zip(outputs, form.outputs, strict=True)),
+        tuple(results),
     )
 
 
@@ -382,7 +410,11 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
         names[f"x{index}"] = f"x{tensors.index(tensor)}"
     names |= {f"s{index}": f"s{len(producer.scalars) + index}" for index in range(len(consumer.scalars))}
     names |= {f"t{index}": f"t{len(producer.parts) + index}" for index in range(len(consumer.parts))}
-    outputs = _renamed_outputs(consumer.outputs, names)
+    written = tuple(
+        output if output.strides is None else output._replace(strides=spread(output.strides, consumer.dims, dims))
+        for output in consumer.outputs
+    )
+    outputs = _renamed_outputs(written, names)
     return Mapped(
         dims,
         (*producer.parts, *_renamed(consumer.parts, names)),
@@ -427,18 +459,24 @@ def with_value(consumer: Mapped, number: int, value: str = VALUE) -> Mapped:
 def _collapsed(expression: Mapped) -> Mapped:
     """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
     tensors = [_with_simple_spans(tensor, expression.dims) for tensor in expression.tensors]
+    written = [output for output in expression.outputs if output.strides is not None]
+    all_steps = [steps for tensor in tensors for steps in tensor.steps]
+    all_steps += [output.strides for output in written if output.strides is not None]
     axes: list[tuple[int, list[int]]] = []
-    for size, *steps in zip(expression.dims, *(steps for tensor in tensors for steps in tensor.steps), strict=True):
+    for size, *steps in zip(expression.dims, *all_steps, strict=True):
         if size == 1:
             continue
         if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
             axes[-1] = (axes[-1][0] * size, steps)
         else:
             axes.append((size, steps))
-    axes = axes or [(1, [0] * sum(len(tensor.steps) for tensor in tensors))]
+    axes = axes or [(1, [0] * len(all_steps))]
     along = iter(zip(*(steps for _, steps in axes), strict=True))
     collapsed = tuple(tensor.with_steps([next(along) for _ in tensor.steps]) for tensor in tensors)
-    return expression._replace(dims=tuple(size for size, _ in axes), tensors=collapsed)
+    outputs = tuple(
+        output if output.strides is None else output._replace(strides=next(along)) for output in expression.outputs
+    )
+    return expression._replace(dims=tuple(size for size, _ in axes), tensors=collapsed, outputs=outputs)
 
 
 def _with_simple_spans(tensor: StridedView, dims: Shape) -> StridedView:
@@ -447,19 +485,18 @@ def _with_simple_spans(tensor: StridedView, dims: Shape) -> StridedView:
     Those have their steps as strides then.
     """
     strides, spans = list(tensor.strides), list(tensor.spans)
-    for number, span in enumerate(spans):
-        own = [axis for axis, size in enumerate(dims) if span.steps[axis] and size > 1]
-        for axis in own:
-            unit = span.steps[axis]
-            inner = [other for other in own if span.steps[other] < unit]
-            furthest = sum(span.steps[other] * (dims[other] - 1) for other in inner)
-            others = [span.steps[other] for other in own if other not in inner]
-            if span.every > 1 or furthest >= unit or any(step % unit for step in (*others, span.begin, span.reach)):
+    for number, (steps, begin, reach, pace, every) in enumerate(spans):
+        own = [axis for axis, size in enumerate(dims) if steps[axis] and size > 1]
+        for unit in sorted({steps[axis] for axis in own}, reverse=True):
+            outer = [axis for axis in own if steps[axis] >= unit]
+            inner = [axis for axis in own if steps[axis] < unit]
+            furthest = sum(steps[axis] * (dims[axis] - 1) for axis in inner)
+            if every > 1 or furthest >= unit or any(n % unit for n in (begin, reach, *(steps[axis] for axis in outer))):
                 continue
-            for other in inner:
-                strides[other] += span.steps[other] * span.pace
-            steps = tuple(step // unit if axis in own and axis not in inner else 0 for axis, step in enumerate(span.steps))
-            spans[number] = Span(steps, span.begin // unit, span.reach // unit, span.pace * unit)
+            for axis in inner:
+                strides[axis] += steps[axis] * pace
+            kept = tuple(step // unit if axis in outer else 0 for axis, step in enumerate(steps))
+            spans[number] = Span(kept, begin // unit, reach // unit, pace * unit)
             break
     return tensor._replace(strides=tuple(strides), spans=tuple(spans))
 
@@ -474,8 +511,8 @@ def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
 def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[int | float]]:
     """Return the form of an expression, where that reads, and the parameters of a launch of it except the size.
 
-    These are, in order, the dims, then starts and strides of tensors that are not flat, steps and lengths of tables,
-    what there is of spans, and the scalars.
+    These are, in order, the dims, then starts and strides of tensors that are not flat and of outputs that are a part,
+    steps and lengths of tables, what there is of spans, and the scalars.
 
     Args:
         expression: what it computes.
@@ -483,13 +520,14 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
     """
     expression = _collapsed(expression)
     strided = [number for number in range(len(expression.tensors)) if not expression.is_flat(number)]
-    dims = expression.dims if strided else ()
+    written = [(number, output) for number, output in enumerate(expression.outputs) if output.strides is not None]
+    dims = expression.dims if strided or written else ()
     ends = _ends(dims, axes) if axes and dims else ()
     of_rows = next((number for number, end in enumerate(ends) if end >= len(axes) - 2), 0)
     tensors = [expression.tensors[number] for number in strided]
     places = Places(
         len(dims),
-        tuple(f"x{number}" for number in strided),
+        (*(f"x{number}" for number in strided), *(f"y{number}" for number, _ in written)),
         ends,
         tuple(
             f"x{n}"
@@ -508,11 +546,13 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
         tuple(type_ for type_, _ in expression.scalars),
         tuple((output.type, output.value) for output in expression.outputs),
     )
+    starts = [*(tensor.start for tensor in tensors), *(output.start for _, output in written)]
     strides = [stride for tensor in tensors for stride in tensor.strides]
+    strides += [stride for _, output in written for stride in output.strides or ()]
     strides += [word for tensor in tensors for word in tensor.table or ()]
     strides += [word for tensor in tensors for span in tensor.spans for word in span.words]
     numbers = [value for _, value in expression.scalars]
-    return form, places, [*dims, *(tensor.start for tensor in tensors), *strides, *numbers]
+    return form, places, [*dims, *starts, *strides, *numbers]
 
 
 @cache

@@ -4,7 +4,7 @@ On a device with f16 the buffers are arrays of it: elements are converted where 
 kernel computes in f32.
 
 On others two elements are packed into a 32-bit word. A read element is extracted from its word and decoded. Elements
-are written in one of two ways. A loop over elements (`lower.maps.element_loop`) is changed to one over pairs, and an
+are written in one of two ways. A loop over all elements of a buffer (`lower.maps`) is changed to one over pairs, and an
 invocation writes whole words. In other kernels another invocation may write the other element of a word at the same
 time, so an element is replaced by an atomic operation: the difference of the old and new bits is added to the word by
 exclusive or. That requires that each element is written only once.
@@ -13,7 +13,7 @@ exclusive or. That requires that each element is written only once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, TypeVar
 
 from ..errors import ShaderError
@@ -63,7 +63,7 @@ def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
     packed = {name: _PackedWords(declared[name], kind) for name, kind in kinds.items() if kind != "f16"}
     bindings: dict[str, _Elements] = {**packed, **{name: _Float16(declared[name], "f16") for name in natives}}
     written = [elements for elements in packed.values() if elements.is_written]
-    loop = _element_loop(module) if written else None
+    loop = _element_loop(module, {elements.name for elements in written}) if written else None
     for words in written:
         words.stores = loop is None
     for function in module.declarations:
@@ -237,8 +237,8 @@ def _error(node: Any, message: str) -> ShaderError:
 # Loops over elements.
 
 
-def _element_loop(module: Module) -> For | None:
-    """Return the loop over an invocation's iterations, if the module is a loop over elements; otherwise None."""
+def _element_loop(module: Module, written: Container[str]) -> For | None:
+    """Return the loop over an invocation's iterations, if the module is a loop over all elements of what is written."""
     if not any(getattr(declaration, "name", "") == _LOOP for declaration in module.declarations):
         return None
     main = next(
@@ -246,7 +246,10 @@ def _element_loop(module: Module) -> For | None:
         for declaration in module.declarations
         if isinstance(declaration, Function) and declaration.name == "main"
     )
-    return next(statement for statement in main.body.statements if isinstance(statement, For))
+    loop = next(statement for statement in main.body.statements if isinstance(statement, For))
+    stores = (node.target for node in walk(loop) if isinstance(node, Assign) and isinstance(node.target, Index))
+    places = [target.index for target in stores if isinstance(target.base, Name) and target.base.name in written]
+    return loop if all(isinstance(place, Name) and place.name == "index" for place in places) else None
 
 
 def _pair(loop: For, written: list[_PackedWords]) -> None:

@@ -148,8 +148,16 @@ def _map(
     words = strides + rank * len(names)  # of tables
     following = iter(parameters[words + 2 * len(kernel.form.tables) :])
     spans = spans_of(kernel.places, following)
-    written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
-    results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
+    results = []
+    reads = sum(read.name in names for read in function.reads)
+    for array, write in zip(arrays[-len(function.writes) :], function.writes, strict=True):
+        vector = array.view(write.dtype)
+        if write.name in names:
+            own = strides + rank * reads
+            results.append(strided(vector, parameters[starts + reads], shape, parameters[own : own + rank]))
+            reads += 1
+        else:
+            results.append(_whole(vector[:size], shape))
     remaining, tables = iter(arrays), list[Array | Table | Placed]()
     for read in function.reads:
         if read.result is not None:
