@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ..kernel import INDEX, Kernel, Part, Read
+from collections.abc import Mapping, Sequence
+
+from ..kernel import INDEX, Kernel, Part, Read, Take
 from ..wgsl.numba_shell import Loops, function_text, in_parts, indented
 from ..wgsl.print_python import python_name
-from .maps import Places
+from .maps import Places, Span, words_of_places
 
-__all__ = ["is_for_loops", "map_loops"]
+__all__ = ["map_loops"]
 
 _ROW = """
 
@@ -22,40 +24,52 @@ def _copy_row(values, first, step, rows, start, size):
     else:
         for at in range(size):
             rows[start + np.uint64(at)] = values[first + np.uint64(at) * step]
+
+
+@_compiled
+def _put_row(rows, start, values, first, step, size):
+    for at in range(size):
+        values[first + np.uint64(at) * step] = rows[start + np.uint64(at)]
+
+
+@_compiled
+def _count_row(first, step, rows, start, size):
+    for at in range(size):
+        rows[start + np.uint64(at)] = first + np.uint64(at) * step
 """
-"""Rows of strided views are copied, so that the loop over elements sees contiguous arrays and is vectorized."""
+"""Rows of strided arrays are copied, so that the loop over elements sees contiguous arrays and is vectorized."""
 
 _AT_ONCE = 1024
 """Number of elements of short rows in one loop, as starting a loop takes as long as dozens of elements."""
-
-
-def is_for_loops(kernel: Kernel, places: Places) -> bool:
-    """Return whether there are loops for a map: it takes nothing of arrays, and writes all of them."""
-    is_whole = not any(write.array in places.strided for write in kernel.writes)
-    return is_whole and not (kernel.tables or kernel.placed)
 
 
 def map_loops(kernel: Kernel, places: Places) -> Loops:
     """Return the loops of a map.
 
     After `parts`, `launch` takes `walk` (u64), `size`, the numbers, the arrays that are read and those that are
-    written. `walk` has the lengths of the axes, then for each strided array its offset and its strides along the axes,
-    in elements.
+    written. `walk` has the parameters of `lower.maps.words_of_places`.
     """
     reads = [f"a_{read.name}" for read in kernel.reads if not read.array]
     results = [f"r_{write.array}" for write in kernel.writes]
     numbers = [f"v_{name}" for name in kernel.numbers]
-    parameters = ["first", "size", *numbers, *reads, *results]
+    tables = [name for name in places.strided if name in kernel.tables]
+    of_tables = [f"{word}_{name}" for name in tables for word in ("at", "step", "length")]
+    placed = _placed_in(kernel)
+    whole = [name for name in reads if name[2:] not in kernel.placed]
+    parameters = ["first", "size", *numbers, *whole, *results, *of_tables, *(f"v_{name}s" for name in placed)]
     elements = function_text("_elements", parameters, ["for at in range(size):", *indented(_element(kernel))])
     elements += _ROW if places.strided else ""
-    rows_of = {f"a_{name}": f"rows_{name}" for name in places.strided}
+    walk = {name: f"walk[{number}]" for number, name in enumerate(words_of_places(kernel, places))}
+    in_rows = {name: f"rows_{name[2:]}" for name in (*reads, *results) if name[2:] in places.strided}
+    in_rows |= {f"a_{name}": f"a_{name}" for name in tables}
 
     def sliced(start: str, end: str) -> str:
-        arrays = (rows_of.get(name, f"{name}[{start}:{end}]") for name in (*reads, *results))
-        return ", ".join([*numbers, *arrays])
+        arrays = (in_rows.get(name, f"{name}[{start}:{end}]") for name in (*whole, *results))
+        words = [f"rows_{name}, {walk[f'{name}_step']}, {walk[f'{name}_length']}" for name in tables]
+        return ", ".join([*numbers, *arrays, *words, *(f"rows_{name}" for name in placed)])
 
     if places.rank:
-        body = _rows(places, sliced("first * inner", "(first + count) * inner"))
+        body = _rows(kernel, places, walk, sliced("first * inner", "(first + count) * inner"))
     else:
         body = [
             "first = size * number // parts",
@@ -66,46 +80,111 @@ def map_loops(kernel: Kernel, places: Places) -> Loops:
     return Loops(text, ())
 
 
+def _placed_in(kernel: Kernel) -> dict[str, Take]:
+    """Return what is taken of arrays that are placed in a part of the map, by value."""
+    takes = {name: value.source for name, value in kernel.values.items()}
+    return {name: take for name, take in takes.items() if isinstance(take, Take) and not take.at}
+
+
 def _element(kernel: Kernel) -> list[str]:
     """Return the statements that compute an element."""
     lines = []
     for name, value in kernel.values.items():
         match value.source:
+            case Read() if name in kernel.tables or name in kernel.placed:
+                continue
             case Read(array=array):
                 lines.append(f"v_{name} = {f'r_{array}' if array else f'a_{name}'}[at]")
+            case Take(at=""):
+                lines.append(f"v_{name} = v_{name}s[at]")
+            case Take(array=array):
+                at, fill = map(_expression, value.arguments[1:])
+                element = f"a_{array}[at_{array}[at] + np.uint64({at}) * step_{array}]"
+                lines.append(f"v_{name} = {element} if {at} < length_{array} else {fill}")
             case Part() as part:
                 call = f"{python_name(part.function)}({', '.join(map(_expression, value.arguments))})"
                 lines.append(f"v_{name} = {f'np.uint32({call})' if kernel.returns_bool(part) else call}")
     return lines + [f"r_{array}[at] = {_expression(value.name)}" for array, value in kernel.written.items()]
 
 
-def _rows(places: Places, arguments: str) -> list[str]:
+def _rows(kernel: Kernel, places: Places, walk: Mapping[str, str], arguments: str) -> list[str]:
     """Return the statements of a thread that go through rows, of which those of strided arrays are copied."""
+    written = [name for name in places.strided if name in kernel.written]
+    read = [name for name in places.strided if name not in written and name not in kernel.placed]
+    types = {name: "np.uint64" if name in kernel.tables else f"a_{name}.dtype" for name in read}
+    types |= {name: f"r_{name}.dtype" for name in written}
+    types |= {name: f"a_{take.array}.dtype" for name, take in _placed_in(kernel).items()}
+    copied = [_copied(kernel, places, walk, name) for name in read]
+    copied += [line for name, take in _placed_in(kernel).items() for line in _placed(places, walk, name, take)]
+    put = [
+        f"_put_row(rows_{name}, np.uint64(row * inner), r_{name}, {_address(places, walk, name)}, inner)"
+        for name in written
+    ]
     return [
-        f"inner = np.int64(walk[{places.rank - 1}])",
+        f"inner = np.int64({walk[f'dim{places.rank - 1}']})",
         "rows = size // inner",
         f"at_once = max(1, {_AT_ONCE} // inner)",
-        *(f"rows_{name} = np.empty(at_once * inner, a_{name}.dtype)" for name in places.strided),
+        *(f"rows_{name} = np.empty(at_once * inner, {type_})" for name, type_ in types.items()),
         "end = rows * (number + 1) // parts",
         "for first in range(rows * number // parts, end, at_once):",
         "    count = min(at_once, end - first)",
-        "    for row in range(count):",
-        *indented(_copied(places), 2),
+        *indented(_over_rows(places, walk, copied)),
         f"    _elements(first * inner, count * inner, {arguments})",
+        *indented(_over_rows(places, walk, put)),
     ]
 
 
-def _copied(places: Places) -> list[str]:
-    """Return the statements that copy a row of each strided array."""
-    lines = ["rest = np.uint64(first + row)"]
+def _over_rows(places: Places, walk: Mapping[str, str], lines: Sequence[str]) -> list[str]:
+    """Return the statements that do something for each of a few rows, with the positions along all axes but the last."""
+    if not lines:
+        return []
+    positions = ["rest = np.uint64(first + row)"]
     for axis in reversed(range(places.rank - 1)):
-        lines += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
-    for order, name in enumerate(places.strided):
-        start = places.rank + order * (places.rank + 1)
-        terms = "".join(f" + at{axis} * walk[{start + 1 + axis}]" for axis in range(places.rank - 1))
-        address = f"walk[{start}]{terms}, walk[{start + places.rank}]"
-        lines.append(f"_copy_row(a_{name}, {address}, rows_{name}, np.uint64(row * inner), inner)")
-    return lines
+        size = walk[f"dim{axis}"]
+        positions += [f"at{axis} = rest % {size}", f"rest = rest // {size}"]
+    return ["for row in range(count):", *indented([*positions, *lines])]
+
+
+def _address(places: Places, walk: Mapping[str, str], name: str) -> str:
+    """Return the offset of the first element of a row, and the distance of its elements."""
+    terms = "".join(f" + at{axis} * {walk[f'{name}_stride{axis}']}" for axis in range(places.rank - 1))
+    return f"{walk[f'{name}_start']}{terms}, {walk[f'{name}_stride{places.rank - 1}']}"
+
+
+def _copied(kernel: Kernel, places: Places, walk: Mapping[str, str], name: str) -> str:
+    """Return the statement that copies a row of a strided array; of a table it counts where elements begin."""
+    address, row = _address(places, walk, name), f"rows_{name}, np.uint64(row * inner), inner"
+    return f"_count_row({address}, {row})" if name in kernel.tables else f"_copy_row(a_{name}, {address}, {row})"
+
+
+def _placed(places: Places, walk: Mapping[str, str], name: str, take: Take) -> list[str]:
+    """Return the statements that make a row of what is taken of an array that is placed in a part of the map."""
+    array = take.array
+    offset, step = _address(places, walk, array).rsplit(", ", 1)
+    conditions, terms, lines = [], [f"{offset} + at{places.rank - 1} * {step}"], []
+    for number, span in enumerate(dict(places.spans)[array]):
+        lines.append(f"place{number} = {_place(walk, array, number, span)}")
+        every = walk.get(f"{array}_every{number}", "")
+        conditions.append(f"place{number} < {walk[f'{array}_reach{number}']}")
+        conditions += [f"place{number} % {every} == 0"] if every else []
+        distance = f"place{number} // {every}" if every else f"place{number}"
+        terms.append(f"{distance} * {walk[f'{array}_pace{number}']}")
+    return [
+        "for column in range(inner):",
+        f"    at{places.rank - 1} = np.uint64(column)",
+        *indented(lines),
+        f"    value = v_{take.fill}",
+        f"    if {' and '.join(conditions)}:",
+        f"        value = a_{array}[{' + '.join(terms)}]",
+        f"    rows_{name}[np.uint64(row * inner + column)] = value",
+    ]
+
+
+def _place(walk: Mapping[str, str], name: str, number: int, span: Span) -> str:
+    """Return the place of an element along an axis of an array; one before the first is a large number."""
+    steps = [walk.get(f"{name}_step{number}_{axis}", "") for axis in span.axes]
+    terms = [f"at{axis}{f' * {step}' if step else ''}" for axis, step in zip(span.axes, steps, strict=True)]
+    return f"{' + '.join(terms) or 'np.uint64(0)'} - {walk[f'{name}_begin{number}']}"
 
 
 def _expression(value: str) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "offsets_of_place",
     "own_parameters",
     "stored",
+    "words_of_places",
     "words_of_spans",
 ]
 
@@ -98,15 +99,19 @@ def binding_of(array: str) -> str:
     return f"{array}_values"
 
 
-def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each parameter of a launch but the size."""
+def words_of_places(kernel: Kernel, places: Places) -> list[str]:
+    """Return the names of the parameters of a launch that say where elements are, u32."""
     axes = range(places.rank)
     names = [f"dim{axis}" for axis in axes]
     names += [f"{name}_start" for name in places.strided]
     names += [f"{name}_stride{axis}" for name in places.strided for axis in axes]
     names += [f"{name}_{word}" for name in places.strided if name in kernel.tables for word in ("step", "length")]
-    names += words_of_spans(places)
-    return (*((name, "u32") for name in names), *kernel.numbers.items())
+    return [*names, *words_of_spans(places)]
+
+
+def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
+    """Return name and type of each parameter of a launch but the size."""
+    return (*((name, "u32") for name in words_of_places(kernel, places)), *kernel.numbers.items())
 
 
 def words_of_spans(places: Places) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..lower.loops import is_for_loops, map_loops
+from ..lower.loops import map_loops
 from ..wgsl import numba_shell, shell
 from ..wgsl.numba_shell import Loops
 from .kernels import Kernel
@@ -22,7 +22,7 @@ _ELEMENTWISE_PARAMETERS = {"param", "grad", "state", "h", "s"}
 def numba_loops(kernel: Kernel) -> Loops | None:
     """The kernel's loops, of a hooked kernel those of the functions; None for one that has no form for Numba."""
     match kernel:
-        case MapKernel() | FusedKernel() if is_for_loops(kernel.form, kernel.places):
+        case MapKernel() | FusedKernel():
             return map_loops(kernel.form, kernel.places)
         case UpdateKernel() if _is_plain(kernel):
             return numba_shell.update(

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ....lower.maps import VALUE, binding_of
+from ....lower.maps import VALUE, binding_of, words_of_places, words_of_spans
 from ....runtime.kernels import Kernel
 from ....runtime.map_kernels import FusedKernel, MapKernel
+from ....runtime.mapped import spans_of
 from ....runtime.numba_texts import numba_loops
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ....runtime.transform_kernels import TransformKernel, TransformMeasureKernel, TransformSettleKernel
@@ -70,7 +71,7 @@ class NumbaKernels:
 
     def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call that runs the kernel over these bytes."""
-        is_copy = isinstance(kernel, MapKernel) and only_joins(kernel)
+        is_copy = isinstance(kernel, MapKernel) and (not kernel.form.computed or only_joins(kernel))
         if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
             return _bind_numpy(kernel, arrays, parameters)
         candidate = self._known.get(kernel)
@@ -250,16 +251,20 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
 def _are_within(kernel: MapKernel | FusedKernel, arguments: Sequence[Any]) -> bool:
     """Return whether all indices of a loop are within the arrays. Loops do not check; NumPy does, and raises."""
     form, places = kernel.form, kernel.places
-    steps, size = [int(step) for step in arguments[0]], arguments[1]
-    arrays = arguments[2 + len(form.numbers) :]
-    dims, strides = steps[: places.rank], iter(steps[places.rank :])
+    words = dict(zip(words_of_places(form, places), map(int, arguments[0]), strict=True))
+    size, arrays = arguments[1], arguments[2 + len(form.numbers) :]
+    dims = [words[f"dim{axis}"] for axis in range(places.rank)]
     if dims and math.prod(dims) != size:
         return False
-    names = [*(read.name for read in form.reads if not read.array), *("" for _ in form.writes)]
+    names = [*(read.name for read in form.reads if not read.array), *(write.array for write in form.writes)]
+    spans = spans_of(places, (words[name] for name in words_of_spans(places)))
     for array, name in zip(arrays, names, strict=True):
         end = size
         if name in places.strided:
-            end = 1 + next(strides) + sum((dim - 1) * next(strides) for dim in dims)
+            steps = (words[f"{name}_stride{axis}"] for axis in range(places.rank))
+            end = 1 + words[f"{name}_start"] + sum((dim - 1) * step for dim, step in zip(dims, steps, strict=True))
+            end += max(0, words.get(f"{name}_length", 1) - 1) * words.get(f"{name}_step", 0)
+            end += sum((span.reach - 1) // span.every * span.pace for span in spans.get(name, ()))
         if array.size < end:
             return False
     return True
@@ -271,13 +276,10 @@ def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
 
 def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size: int) -> list[Any]:
     """Return the arguments of `lower.loops.map_loops`: steps, size, numbers, then the arrays, read and written."""
-    form, axes = kernel.form, range(kernel.places.rank)
-    steps = [f"dim{axis}" for axis in axes]
-    for name in kernel.places.strided:
-        steps += [f"{name}_start", *(f"{name}_stride{axis}" for axis in axes)]
+    form = kernel.form
     types = [*(read.type for read in form.reads if not read.array), *(write.type for write in form.writes)]
     return [
-        np.array([values[name] for name in steps], np.uint64),
+        np.array([values[name] for name in words_of_places(form, kernel.places)], np.uint64),
         size,
         *(DTYPES[type_](values[name]) for name, type_ in form.numbers.items()),
         *(array.view(DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)),
