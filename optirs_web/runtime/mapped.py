@@ -96,16 +96,6 @@ class StridedView(NamedTuple):
     table: tuple[int, int] | None = None
     spans: tuple[Span, ...] = ()
 
-    @property
-    def steps(self) -> list[Shape]:
-        """The strides, and the steps of spans."""
-        return [self.strides, *(span.steps for span in self.spans)]
-
-    def with_steps(self, steps: Sequence[Shape]) -> StridedView:
-        """Return the view with others of these."""
-        spans = tuple(span._replace(steps=own) for span, own in zip(self.spans, steps[1:], strict=True))
-        return self._replace(strides=steps[0], spans=spans)
-
 
 class Output(NamedTuple):
     """A result of an expression.
@@ -308,7 +298,7 @@ def mapped(launch: Launch) -> Mapped | None:
     strides = starts + len(kernel.places.strided)
     words = strides + rank * len(kernel.places.strided)  # of tables
     following = iter(parameters[words + 2 * sum(form.tables) :])
-    spans = spans_of(kernel.places, following)
+    spans = spans_of(kernel.places, following) if kernel.places.spans else {}
     flat = row_major(dims)
     tensors: list[StridedView] = []
     for view, name, type_, is_strided, is_table in zip(
@@ -379,9 +369,16 @@ def spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
 
 def _over(expression: Mapped, dims: Shape) -> tuple[StridedView, ...]:
     if expression.size == 1:
-        return tuple(tensor.with_steps([(0,) * len(dims)] * len(tensor.steps)) for tensor in expression.tensors)
+        nowhere = (0,) * len(dims)
+        return tuple(
+            tensor._replace(strides=nowhere, spans=tuple(span._replace(steps=nowhere) for span in tensor.spans))
+            for tensor in expression.tensors
+        )
     return tuple(
-        tensor.with_steps([spread(steps, expression.dims, dims) for steps in tensor.steps])
+        tensor._replace(
+            strides=spread(tensor.strides, expression.dims, dims),
+            spans=tuple(span._replace(steps=spread(span.steps, expression.dims, dims)) for span in tensor.spans),
+        )
         for tensor in expression.tensors
     )
 
@@ -458,10 +455,10 @@ def with_value(consumer: Mapped, number: int, value: str = VALUE) -> Mapped:
 
 def _collapsed(expression: Mapped) -> Mapped:
     """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
-    tensors = [_with_simple_spans(tensor, expression.dims) for tensor in expression.tensors]
-    written = [output for output in expression.outputs if output.strides is not None]
-    all_steps = [steps for tensor in tensors for steps in tensor.steps]
-    all_steps += [output.strides for output in written if output.strides is not None]
+    tensors = [_with_simple_spans(x, expression.dims) if x.spans else x for x in expression.tensors]
+    all_steps = [tensor.strides for tensor in tensors]
+    all_steps += [span.steps for tensor in tensors for span in tensor.spans]
+    all_steps += [output.strides for output in expression.outputs if output.strides is not None]
     axes: list[tuple[int, list[int]]] = []
     for size, *steps in zip(expression.dims, *all_steps, strict=True):
         if size == 1:
@@ -472,11 +469,14 @@ def _collapsed(expression: Mapped) -> Mapped:
             axes.append((size, steps))
     axes = axes or [(1, [0] * len(all_steps))]
     along = iter(zip(*(steps for _, steps in axes), strict=True))
-    collapsed = tuple(tensor.with_steps([next(along) for _ in tensor.steps]) for tensor in tensors)
+    tensors = [tensor._replace(strides=next(along)) for tensor in tensors]
+    tensors = [
+        tensor._replace(spans=tuple(span._replace(steps=next(along)) for span in tensor.spans)) for tensor in tensors
+    ]
     outputs = tuple(
         output if output.strides is None else output._replace(strides=next(along)) for output in expression.outputs
     )
-    return expression._replace(dims=tuple(size for size, _ in axes), tensors=collapsed, outputs=outputs)
+    return expression._replace(dims=tuple(size for size, _ in axes), tensors=tuple(tensors), outputs=outputs)
 
 
 def _with_simple_spans(tensor: StridedView, dims: Shape) -> StridedView:
