@@ -193,9 +193,10 @@ class Nodes:
         if len(writers) != 1:
             return None
         (at,) = writers
-        expression = self[at].map
-        is_all = view in self[at].writes and not (expression is not None and expression.is_part)
-        return at if at < before and is_all else None
+        node = self[at]
+        if at >= before or view not in node.writes or (node.map is not None and node.map.is_part):
+            return None
+        return at
 
     def others(self, buffer: Buffer, *but: int) -> set[int]:
         """Who reads the buffer, but for these."""
