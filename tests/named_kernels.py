@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from optirs_web.cli.shader_names import map_functions
+from optirs_web.lower.maps import Span
 from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative
-from optirs_web.runtime.map_kernels import elementwise
+from optirs_web.runtime.map_kernels import elementwise, gather, join, place
 from optirs_web.runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from optirs_web.runtime.rules import Rule
 from optirs_web.wgsl import package_loader
@@ -47,6 +48,12 @@ def _map_functions(file, module):
     for function in map_functions(file):
         operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
         yield function.name, elementwise(file, function.name, operands, 3 * (function.name in _STRIDED))
+    if file == "indexing":
+        yield "gather", gather("f32", 2, wraps=True)
+        for is_strided in (False, True):
+            yield f"join {is_strided}", join("f32", 2, is_strided=is_strided)
+        for axes, has_gaps in ((0,), False), ((1,), True), ((0, 1), False):
+            yield f"place {axes}", place("f32", 2, (Span(axes, has_gaps),))
 
 
 def _cooperative(name, module):

@@ -102,7 +102,7 @@ def test_without_a_name_the_shaders_are_listed():
         (["relu", "--part", "advance"], "'relu' is not an optimizer"),
         (["relu", "--arch", "sm_90"], "it applies only to --target ptx"),
         (["matmul", "--target", "numba"], "'matmul' has no Numba text"),
-        (["gather", "--target", "numba"], "'gather' has no Numba text: NumPy runs it there"),
+        (["softmax", "--target", "numba"], "'softmax' has no Numba text: NumPy runs it there"),
         (["adamw", "--elements", "f16"], "'adam update' takes no 16-bit floats"),
         (["unscale", "--elements", "f16"], "'unscale' takes no 16-bit floats"),
         (["relu", "--elements", "f16", "--target", "numpy"], "16-bit elements are for --target wgsl only"),
