@@ -94,7 +94,7 @@ def _computed(
         old = as_type(bound[binding], DTYPES[write.type])
         if name in places.strided:
             elements = jnp.broadcast_to(jnp.asarray(result, old.dtype), shape)
-            strides = [values[f"{name}_stride{axis}"] for axis in range(places.rank)]
+            strides = tuple(values[f"{name}_stride{axis}"] for axis in range(places.rank))
             new[binding] = with_part(old, values[f"{name}_start"], elements, strides)
         else:
             new[binding] = _put(old, result, shape)

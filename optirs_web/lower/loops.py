@@ -135,7 +135,7 @@ def _rows(kernel: Kernel, places: Places, walk: Mapping[str, str], arguments: st
 
 
 def _over_rows(places: Places, walk: Mapping[str, str], lines: Sequence[str]) -> list[str]:
-    """Return the statements that do something for each of a few rows, with the positions along all axes but the last."""
+    """Return the statements that do something for each of a few rows, given positions along all but the last axis."""
     if not lines:
         return []
     positions = ["rest = np.uint64(first + row)"]

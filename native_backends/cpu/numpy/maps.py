@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,17 +147,9 @@ def _map(
     starts, strides = rank, rank + len(names)
     words = strides + rank * len(names)  # of tables
     following = iter(parameters[words + 2 * len(kernel.form.tables) :])
-    spans = spans_of(kernel.places, following)
-    results = []
-    reads = sum(read.name in names for read in function.reads)
-    for array, write in zip(arrays[-len(function.writes) :], function.writes, strict=True):
-        vector = array.view(write.dtype)
-        if write.name in names:
-            own = strides + rank * reads
-            results.append(strided(vector, parameters[starts + reads], shape, parameters[own : own + rank]))
-            reads += 1
-        else:
-            results.append(_whole(vector[:size], shape))
+    spans = spans_of(kernel.places, following) if kernel.places.spans else {}
+    written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
+    results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
     remaining, tables = iter(arrays), list[Array | Table | Placed]()
     for read in function.reads:
         if read.result is not None:
@@ -176,6 +168,11 @@ def _map(
             starts, strides = starts + 1, strides + rank
         else:
             tables.append(_whole(next(remaining).view(read.dtype)[:size], shape))
+    for number, write in enumerate(function.writes):
+        if write.name in names:
+            vector, own = arrays[number - len(function.writes)].view(write.dtype), parameters[strides : strides + rank]
+            results[number] = strided(vector, parameters[starts], shape, own)
+            starts, strides = starts + 1, strides + rank
     numbers = [dtype(value) for dtype, value in zip(function.numbers, following, strict=True)]
     return _Map(function, shape, tables, numbers, results)
 
@@ -189,6 +186,8 @@ def bind_map(
 ) -> Callable[[], None]:
     """Return a call that runs a map alone."""
     size, *own = parameters
+    if not kernel.form.parts:
+        return _bind_copy(kernel, arrays, own)
     bound = _map(kernel, tuple(own[: kernel.places.rank]) or (size,), arrays, own, dialect)
     copies = _copies(kernel.form, bound) if only_joins(kernel) else []
     if not copies:
@@ -199,6 +198,19 @@ def bind_map(
             target[...] = source
 
     return copy
+
+
+def _bind_copy(kernel: MapKernel, arrays: Sequence[Array], parameters: Sequence[Any]) -> Callable[[], None]:
+    """Return a call that copies elements to a strided array, from one that may be strided too."""
+    rank, count = kernel.places.rank, len(kernel.places.strided)
+    shape, starts, strides = parameters[:rank], parameters[rank : rank + count], parameters[rank + count :]
+    source, target = (array.view(np.uint32) for array in arrays)
+    target = strided(target, starts[-1], shape, strides[-rank:])
+    if count == 1:
+        source = source[: target.size].reshape(shape)
+    else:
+        source = strided(source, starts[0], shape, strides[:rank])
+    return partial(np.copyto, target, source)
 
 
 @cache
