@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 import optirs_web as ow
 from optirs_web import ops
 from optirs_web.errors import UnsupportedError
+from optirs_web.ops.slices import Pick, put_part, whole_axis
 from optirs_web.runtime.launches import Launch
 
 
@@ -65,6 +66,31 @@ STEPS = {
     ),
     "rows of a table": (
         lambda a, b: (ops.take(a, [2, 0, -1], 0) + b).relu(), [(4, 5), (5,)], ["place_from_either_end+gather+add+relu"]
+    ),
+    "padding": (lambda a, b: ops.pad(a, 1, 2.0) * b, [(4, 5), (6, 7)], ["place+multiply"]),
+    "two paddings of one tensor": (lambda a: ops.pad(a, 1) - ops.pad(a, 1, 1.5), [(4, 5)], ["place+place+subtract"]),
+    "padding, and axes within it": (
+        lambda a, b: ops.pad(a, ((1, 0), (3, 6))).reshape(3, 4, 3) * b, [(2, 3), (4, 3)], ["place+multiply"]
+    ),
+    "padding, and axes across its edge": (
+        lambda a, b: ops.pad(a, ((1, 0), (4, 5))).reshape(3, 4, 3) * b, [(2, 3), (4, 3)], ["place+multiply"]
+    ),
+    "padding between": (lambda a, b: (ops.pad(a * 2.0, 1) + b).relu(), [(4,), (6,)], ["multiply", "place+add+relu"]),
+    "a gradient of every second element": (
+        lambda a, b: put_part(a, (Pick(1, 2, 3), whole_axis(4)), (7, 4)) + b, [(3, 4), (7, 4)], ["place+add"]
+    ),
+    "padding after a product": (
+        lambda x, w, b: (x @ w) + ops.pad(b, ((2, 1), (1, 0))), [(WIDE, 5), (5, WIDE), (WIDE - 3, WIDE - 1)],
+        ["matmul+place+add"]
+    ),
+    "what is joined": (lambda a, b: ops.concat([a.exp(), b * 2.0], 1), [(4, 5), (4, 3)], ["exp", "multiply"]),
+    "views that are joined": (lambda a, b: ops.concat([a.T, b[:, ::2]], 1), [(5, 4), (4, 6)], ["join", "join"]),
+    "a join that is read and returned": (
+        lambda a, b: (lambda c: [c, c * 2.0])(ops.concat([a.exp(), b], 1)), [(4, 5), (4, 3)],
+        ["exp", "join", "multiply"]
+    ),
+    "one axis too many": (
+        lambda a, b: ops.reshape(ops.permute(a.reshape(3, 1, 4), (1, 0, 2)), (12,)) * b, [(3, 4), (12,)], ["multiply"]
     ),
     "no elements": (lambda a: (a + 1.0) * 2.0, [(0, 3)], []),
     "one element": (lambda a, b: (a + b) * 2.0, [(), (1, 1)], ["add+multiply"]),
@@ -236,6 +262,9 @@ MAKERS = [
     lambda a, other: (a * other > other).astype("float32") - other.T,
     lambda a, other: ops.where(a + other < 0.3, a.T, other * 2.0),
     lambda a, other: (ops.take(a, [5, 0, 0, 3, -2, 1], 0) + 1.0) * other,
+    lambda a, other: ops.pad(a[1:5, 2:], ((2, 0), (1, 1)), 0.3) * other,
+    lambda a, other: ops.concat([a[:, 2:] * 0.5, other.T[:, :2]], axis=1),
+    lambda a, other: put_part(a[:3, ::2] + 1.0, (Pick(1, 2, 3), Pick(0, 2, 3)), (6, 6)) + other,
 ]
 
 
