@@ -52,8 +52,8 @@ def _map_functions(file, module):
         yield "gather", gather("f32", 2, wraps=True)
         for is_strided in (False, True):
             yield f"join {is_strided}", join("f32", 2, is_strided=is_strided)
-        for axes, has_gaps in ((0,), False), ((1,), True), ((0, 1), False):
-            yield f"place {axes}", place("f32", 2, (Span(axes, has_gaps),))
+        for span in Span((0,)), Span((1,), has_gaps=True), Span((0, 1), has_steps=True):
+            yield f"place {span}", place("f32", 2, (span,))
 
 
 def _cooperative(name, module):

@@ -264,6 +264,7 @@ MAKERS = [
     lambda a, other: (ops.take(a, [5, 0, 0, 3, -2, 1], 0) + 1.0) * other,
     lambda a, other: ops.pad(a[1:5, 2:], ((2, 0), (1, 1)), 0.3) * other,
     lambda a, other: ops.concat([a[:, 2:] * 0.5, other.T[:, :2]], axis=1),
+    lambda a, other: ops.concat([(a * other).sqrt()], axis=1),
     lambda a, other: put_part(a[:3, ::2] + 1.0, (Pick(1, 2, 3), Pick(0, 2, 3)), (6, 6)) + other,
 ]
 

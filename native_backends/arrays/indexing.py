@@ -1,4 +1,4 @@
-"""Routines that copy and add up elements by index: scatter, the largest of windows."""
+"""Routines that add up elements by index: scatter, the largest of windows."""
 
 from __future__ import annotations
 

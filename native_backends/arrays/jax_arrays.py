@@ -21,7 +21,6 @@ from . import Parameters, printed as _printed
 
 __all__ = [
     "as_type",
-    "assigned",
     "codec",
     "codes",
     "column_sums",
@@ -122,12 +121,7 @@ def masked(array: Array, mask: Array, value: float) -> Array:
     return jnp.where(mask, jnp.asarray(value, array.dtype), array)
 
 
-def assigned(array: Array, index: Any, values: Array) -> Array:
-    """Return the array after `array[index] = values`."""
-    return array.at[index].set(values)
-
-
-def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
+def placed(target: Array, fill: float, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
     """Return an array shaped like the target: values every so many elements along each axis, `fill` elsewhere."""
     if 0 in values.shape:
         return jnp.full(target.shape, fill, target.dtype)
@@ -262,7 +256,7 @@ def _strided_offsets(counts: Sequence[int], steps: Sequence[int]) -> Any:
 def with_part(old: Array, start: Any, values: Array, strides: Sequence[int]) -> Array:
     """Return a vector with these values in place of its elements that are strided along their axes, from `start` on.
 
-    None of those lies between others that are further apart: they are rows of longer rows, and so on.
+    Strides are nested: each is at least the extent of the elements along the axes with smaller ones.
     """
     if not values.size:
         return old
@@ -280,7 +274,7 @@ def _replaced(flat: Array, counts: Sequence[int], steps: Sequence[int], values: 
         return values[..., None]
     (count, *inner), (step, *inner_steps), outer = counts, steps, flat.shape[:-1]
     extent, missing = _extent(inner, inner_steps), count * step - flat.shape[-1]
-    rows = jnp.pad(flat, [(0, 0)] * len(outer) + [(0, max(0, missing))]).reshape(*outer, count, step)
+    rows = jnp.pad(flat, [(0, 0)] * len(outer) + [(0, missing)]).reshape(*outer, count, step)
     new = _replaced(rows[..., :extent], inner, inner_steps, values)
     return jnp.concatenate([new, rows[..., extent:]], axis=-1).reshape(*outer, -1)[..., : flat.shape[-1]]
 

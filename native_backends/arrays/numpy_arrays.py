@@ -20,7 +20,6 @@ from . import Parameters, numpy_rows, printed as _printed
 from .numpy_codec import codec
 
 __all__ = [
-    "assigned",
     "codec",
     "codes",
     "column_sums",
@@ -96,12 +95,6 @@ def masked(array: Array, mask: Array, value: float) -> Array:
     return array
 
 
-def assigned(array: Array, index: Any, values: Array) -> Array:
-    """Write `array[index] = values`, and return the array."""
-    array[index] = values
-    return array
-
-
 def put_result(old: Array, shape: Sequence[int], function: Callable[..., Array], *arguments: Any) -> Array:
     """Write what a function of the library computes, of this shape, to the first elements of a vector; return it."""
     function(*arguments, out=old[: math.prod(shape)].reshape(shape))
@@ -131,7 +124,7 @@ def put_at(old: Array, indices: Array, values: Array, is_written: Array) -> Arra
     return old
 
 
-def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
+def placed(target: Array, fill: float, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
     """Write values to a target, every so many elements along each axis, and `fill` to all others."""
     if values.shape != target.shape:
         target[...] = fill

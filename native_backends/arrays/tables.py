@@ -117,7 +117,7 @@ class Placed:
         counts, strides = [*self.shape], [*self.strides]
         for span in self.spans:
             axes, every = span.kind.axes, span.every
-            if len(axes) != 1 or strides[axes[0]]:
+            if len(axes) != 1 or span.kind.has_steps or strides[axes[0]]:
                 return self._one_by_one(fill)
             (axis,) = axes
             first = max(0, -(span.begin // every))  # of the elements that are in the map

@@ -136,7 +136,7 @@ def _place(p: Values, places: Places, name: str, positions: Sequence[Array], ind
     for number, span in enumerate(dict(places.spans)[name]):
         place = np.uint32(0) - p[f"{name}_begin{number}"]
         for axis in span.axes:
-            step = p[f"{name}_step{number}_{axis}"] if len(span.axes) > 1 else np.uint32(1)
+            step = p[f"{name}_step{number}_{axis}"] if span.has_steps else np.uint32(1)
             place = place + positions[axis] * step
         every = p[f"{name}_every{number}"] if span.has_gaps else np.uint32(1)
         is_there = is_there & (place < p[f"{name}_reach{number}"]) & (place % every == 0)

@@ -125,7 +125,7 @@ def sources() -> dict[str, dict[str, Source]]:
         "tables and parts": {
             "gather": Source("elementwise", "indexing", lambda *_: gather("f32", 2, wraps=True), {}),
             "join": Source("elementwise", "indexing", lambda *_: join("f32", 2, is_strided=True), {}),
-            "place": Source("elementwise", "indexing", lambda *_: place("f32", 2, (Span((0,), False),)), {}),
+            "place": Source("elementwise", "indexing", lambda *_: place("f32", 2, (Span((0,)),)), {}),
         },
     }
 

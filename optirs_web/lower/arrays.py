@@ -60,8 +60,9 @@ class Lowered(NamedTuple):
     Attributes:
         call: takes the number of columns and the column at which each row begins, or of a map the indices of elements;
             the arrays that are read, the numbers, and for NumPy the arrays that are written for elements and as many
-            others of that shape as `memory` says. In place of a table it takes a call: `table(at, fill)` returns the
-            elements, in NumPy written to `out`. It returns what is written, in NumPy perhaps elsewhere.
+            others of that shape as `memory` says. In place of an array of which it takes elements it takes a call:
+            `table(at, fill)`, or `placed(fill)`, returns them, in NumPy written to `out`. It returns what is written,
+            in NumPy perhaps elsewhere.
         memory: number of arrays.
     """
 

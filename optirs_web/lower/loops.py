@@ -164,7 +164,7 @@ def _placed(places: Places, walk: Mapping[str, str], name: str, take: Take) -> l
     conditions, terms, lines = [], [f"{offset} + at{places.rank - 1} * {step}"], []
     for number, span in enumerate(dict(places.spans)[array]):
         lines.append(f"place{number} = {_place(walk, array, number, span)}")
-        every = walk.get(f"{array}_every{number}", "")
+        every = walk[f"{array}_every{number}"] if span.has_gaps else ""
         conditions.append(f"place{number} < {walk[f'{array}_reach{number}']}")
         conditions += [f"place{number} % {every} == 0"] if every else []
         distance = f"place{number} // {every}" if every else f"place{number}"
@@ -182,8 +182,8 @@ def _placed(places: Places, walk: Mapping[str, str], name: str, take: Take) -> l
 
 def _place(walk: Mapping[str, str], name: str, number: int, span: Span) -> str:
     """Return the place of an element along an axis of an array; one before the first is a large number."""
-    steps = [walk.get(f"{name}_step{number}_{axis}", "") for axis in span.axes]
-    terms = [f"at{axis}{f' * {step}' if step else ''}" for axis, step in zip(span.axes, steps, strict=True)]
+    steps = [f" * {walk[f'{name}_step{number}_{axis}']}" if span.has_steps else "" for axis in span.axes]
+    terms = [f"at{axis}{step}" for axis, step in zip(span.axes, steps, strict=True)]
     return f"{' + '.join(terms) or 'np.uint64(0)'} - {walk[f'{name}_begin{number}']}"
 
 

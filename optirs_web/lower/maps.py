@@ -41,22 +41,24 @@ VALUE = "value"
 class Span(NamedTuple):
     """An axis of an array that is placed in a part of a map, as a shader knows it.
 
-    Along the axis an element of the map is at the place NAME_beginN less than the sum of NAME_stepN_AXIS times its
-    position, over some axes. Below NAME_reachN the array has an element at each place, or at one of NAME_everyN, and
-    NAME_paceN is from that to the next.
+    An element of the map has the place NAME_stepN_A * (its position along A) + ... - NAME_beginN on the axis, modulo
+    2^32, so that one before the first is a large number. The array has an element there if the place is less than
+    NAME_reachN and divisible by NAME_everyN, at the offset place / NAME_everyN * NAME_paceN.
 
     Attributes:
-        axes: those axes. If it is one alone, its step is 1 and no parameter.
-        has_gaps: it has not one at each place, so that there is NAME_everyN.
+        axes: the axes A of the map.
+        has_gaps: NAME_everyN is not 1; if it is, it is no parameter.
+        has_steps: one of NAME_stepN_A is not 1; if all are, they are no parameters.
     """
 
     axes: tuple[int, ...]
-    has_gaps: bool
+    has_gaps: bool = False
+    has_steps: bool = False
 
     def words(self, number: int) -> list[str]:
         """Return the parameters of a launch without the name."""
         words = ["begin", "reach", "pace", *(["every"] if self.has_gaps else [])]
-        steps = [f"step{number}_{axis}" for axis in self.axes] if len(self.axes) > 1 else []
+        steps = [f"step{number}_{axis}" for axis in self.axes] if self.has_steps else []
         return [*(f"{word}{number}" for word in words), *steps]
 
 
@@ -87,11 +89,16 @@ def need_map(kernel: Kernel, places: Places) -> None:
     """Check that a kernel is a map that the lowerings have.
 
     Raises:
-        UnsupportedError: it reduces, reads what is the same along an axis, or takes elements of what is not strided.
+        UnsupportedError: it reduces, reads what is the same along an axis, takes elements of what is not strided, or
+            reads what is strided before it writes it.
     """
     takes = kernel.tables | kernel.placed
     if kernel.reduced or any(read.over for read in kernel.reads) or not takes <= {*places.strided}:
-        raise UnsupportedError(f"kernel '{kernel.name}': a map computes elements of elements, tables and numbers")
+        raise UnsupportedError(
+            f"kernel '{kernel.name}': a map has no reductions, and takes elements of what is strided"
+        )
+    if any(read.array in places.strided for read in kernel.reads):
+        raise UnsupportedError(f"kernel '{kernel.name}' reads the old elements of an array that is written in part")
 
 
 def binding_of(array: str) -> str:
@@ -145,11 +152,11 @@ def computed(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the statements that compute the values of an element, and the expression of each.
 
-    The offsets of strided arrays are declared before.
+    The offsets of strided arrays are declared before, and the position along each axis, if an array is placed.
 
     Args:
         kernel: the map.
-        places: where it reads.
+        places: where it reads and writes.
         index: the expression of the index.
         buffers: the buffer that each array is written to.
         known: the expressions of values that are not read.
@@ -193,7 +200,7 @@ def _places_along(name: str, array: str, spans: Sequence[Span]) -> list[str]:
     """Return the statements that declare the places of an element along the axes of an array that is placed."""
     lines = []
     for number, span in enumerate(spans):
-        steps = [f" * parameters.{array}_step{number}_{axis}" if len(span.axes) > 1 else "" for axis in span.axes]
+        steps = [f" * parameters.{array}_step{number}_{axis}" if span.has_steps else "" for axis in span.axes]
         terms = " + ".join(f"at{axis}{step}" for axis, step in zip(span.axes, steps, strict=True)) or "0u"
         lines.append(f"let {name}_place{number} = {terms} - parameters.{array}_begin{number};")
     return lines
@@ -309,7 +316,7 @@ def _element_loop(
     Args:
         members: of the struct of parameters, after which the bindings follow.
         bindings: name, access and type of each.
-        body: statements; they have the offsets in strided arrays as NAME_at.
+        body: statements; they have the offsets in strided arrays as NAME_at, and positions as at0, at1, …
         places: the strided arrays.
         loop: invocations of a workgroup, and iterations of each.
         adjacent: the elements of an invocation are adjacent, and the offsets of all but the first are found without

@@ -74,7 +74,7 @@ def _write_strided(part: Tensor, whole: Tensor, offset: int) -> None:
     """Copy a part to where it belongs in a whole, which is contiguous, from an element on."""
     view, start, strides = part.strided
     sizes, steps = collapse(part.shape, [strides, whole.strided.strides])
-    kernel = join(part.dtype.wgsl if part.dtype.itemsize == 4 else "u32", len(sizes), is_strided=True)
+    kernel = join(part.dtype.copied_as, len(sizes), is_strided=True)
     parameters = (part.size, *sizes, start, offset, *steps[0], *steps[1])
     whole.device.dispatch(kernel, [view, whole.view], -(-part.size // kernel.elements_per_workgroup), parameters)
 

@@ -180,7 +180,7 @@ def write_rows(part: Tensor, whole: Tensor, rows: int, offset: int) -> None:
             view if count == rows else view.part(nbytes * number, -(-nbytes * part_rows // 4) * 4)  # whole words
             for view, nbytes in views
         ]
-        kernel = join(part.dtype.wgsl if itemsize == 4 else "u32", 2, is_strided=False)
+        kernel = join(part.dtype.copied_as, 2, is_strided=False)
         parameters = (part_rows * row, part_rows, row, offset, whole_row, 1)
         device.dispatch(kernel, parts, -(-part_rows * row // kernel.elements_per_workgroup), parameters)
 

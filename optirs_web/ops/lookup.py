@@ -87,7 +87,7 @@ def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: float) -> Tensor
 def _look_up(result: Tensor, x: Tensor, lookup: Lookup, missing: float) -> None:
     outer, length, inner = lookup.outer, lookup.length, lookup.inner
     is_word = x.dtype.name in _NAN_OF_WORDS  # which is copied as it is
-    kernel = gather("u32" if is_word else x.dtype.wgsl, 3, wraps=lookup.wraps)
+    kernel = gather(x.dtype.copied_as, 3, wraps=lookup.wraps)
     dims, strides = (outer, lookup.entries, inner), (*lookup.strides, length * inner, 0, 1)
     fill = _NAN_OF_WORDS[x.dtype.name] if is_word and math.isnan(missing) else missing
     numbers = (fill, *([length] if lookup.wraps else []))

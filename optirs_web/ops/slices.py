@@ -152,7 +152,7 @@ def bits_of(value: float, dtype: DType) -> int:
     Raises:
         OverflowError: it does not fit.
     """
-    number: float = float(value) if dtype.format == "f" else operator.index(value)  # type: ignore[arg-type]
+    number = float(value) if dtype.format == "f" else operator.index(int(value) if value == int(value) else value)
     code = "I" if dtype.format == "?" else dtype.format
     try:
         return int.from_bytes(struct.pack(f"<{code}", number), "little")
@@ -229,7 +229,7 @@ def _put(part: Tensor, axes: Sequence[_PartAxis], shape: Shape, fill: float) -> 
 def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: float) -> None:
     """Enqueue the kernel that writes the part and `fill`."""
     bits = bits_of(fill, part.dtype)
-    is_word = part.dtype.itemsize < 4  # half of one, which is copied as it is
+    is_half = part.dtype.itemsize < 4
     sizes, strides, words, spans = [], [], list[int](), list[Span]()
     for number, (size, (begin, step, length, _), stride) in enumerate(axes):
         is_whole = length == size
@@ -239,23 +239,23 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: flo
             reach = (length - 1) * step + 1
             spans.append(Span((number,), reach > length))
             words += [begin, reach, stride, *([step] if reach > length else [])]
-    kernel = place("u32" if is_word else part.dtype.wgsl, len(axes), tuple(spans))
+    kernel = place(part.dtype.copied_as, len(axes), tuple(spans))
     view, start, _ = part.strided
-    parameters = (result.size, *sizes, start, *strides, *words, bits if is_word else fill)
+    parameters = (result.size, *sizes, start, *strides, *words, bits if is_half else fill)
     part.device.dispatch(kernel, [view, result.view], -(-result.size // kernel.elements_per_workgroup), parameters)
 
 
 def _put_by_axes(part: Tensor, picks: Sequence[Pick], shape: Shape, fill: float) -> Tensor:
     """Return a tensor of `fill` with the part in it, by a pass for each axis. Leaves no history.
 
-    For more axes than the kernel has, and for memory that does not fit a binding.
+    For memory that does not fit a binding.
     """
     if not part.size:
         return full(shape, fill, part.device, part.dtype)
     current = part.detach()
     sizes = [pick.length for pick in picks]
     for axis, pick in enumerate(picks):
-        if pick[:3] != (0, 1, shape[axis]):
+        if pick.length != shape[axis]:
             before, after = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
             flat = Tensor(current.view, (before, pick.length, after), current.dtype)
             sizes[axis] = shape[axis]

@@ -16,7 +16,7 @@ __all__ = ["concatenated"]
 
 
 class _Placed(NamedTuple):
-    """A slice of size 1 along an axis, written into zeros by a map.
+    """A slice, one of equal parts of an axis, written into zeros by a map.
 
     Attributes:
         shape: the shape of the result.

@@ -6,9 +6,12 @@ import math
 import struct
 from array import array
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from ..kernel import Type
 
 __all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "DTypeLike", "dtype", "widened"]
 
@@ -35,6 +38,11 @@ class DType:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    @property
+    def copied_as(self) -> Type:
+        """The WGSL type of elements in a kernel that only moves them: bits, where there are fewer than 32."""
+        return cast("Type", self.wgsl) if self.itemsize == 4 else "u32"
 
     def nbytes(self, size: int) -> int:
         """Return the bytes that `size` elements take, rounded up to words of 4 bytes."""

@@ -228,7 +228,7 @@ def place(type_: Type, rank: int, spans: tuple[Span, ...]) -> MapKernel:
 def join(type_: Type, rank: int, *, is_strided: bool) -> MapKernel:
     """Return the kernel that copies a `part` to its places in a `whole`, which is strided along `rank` axes.
 
-    `is_strided`: so is the part.
+    `is_strided`: the part is strided too.
     """
     form = Form(
         "join", ("elementwise", "indexing"), 1, (Read("part", type=type_),), (), (Write("part", "whole", type_),)
@@ -238,10 +238,14 @@ def join(type_: Type, rank: int, *, is_strided: bool) -> MapKernel:
 
 def titled(parts: tuple[Part | Take, ...]) -> str:
     """Return the names of the functions; "..." stands for those for which there is no room."""
-    title = "+".join(
-        part.function.rstrip("_") if isinstance(part, Part) else "gather" if part.at else "place" for part in parts
-    )
+    title = "+".join(map(_title, parts))
     return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."
+
+
+def _title(part: Part | Take) -> str:
+    if isinstance(part, Take):
+        return "gather" if part.at else "place"
+    return part.function.rstrip("_")
 
 
 @cache

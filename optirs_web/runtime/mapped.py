@@ -42,9 +42,9 @@ class Span(NamedTuple):
     """An axis of a tensor that is placed in a part of a map; see `lower.maps.Span`.
 
     Attributes:
-        steps: along the axes of the map.
-        begin: the place that has the number 0.
-        reach: the number of places from there to the last element.
+        steps: by how much an element's place grows along each axis of the map.
+        begin: the place of the tensor's first element, before it is subtracted.
+        reach: the number of places from the first element to the last, both included.
         pace: the distance of neighbours in memory.
         every: the number of places from one to the next.
     """
@@ -63,18 +63,19 @@ class Span(NamedTuple):
     @property
     def words(self) -> list[int]:
         """The parameters of a launch."""
-        axes, has_gaps = self.kind
+        axes, has_gaps, has_steps = self.kind
         words = [self.begin, self.reach, self.pace]
         if has_gaps:
             words.append(self.every)
-        if len(axes) > 1:
+        if has_steps:
             words += [self.steps[axis] for axis in axes]
         return words
 
 
 @lru_cache(1024)
 def _kind(steps: Shape, has_gaps: bool) -> SpanKind:
-    return SpanKind(tuple(axis for axis, step in enumerate(steps) if step), has_gaps)
+    axes = tuple(axis for axis, step in enumerate(steps) if step)
+    return SpanKind(axes, has_gaps, any(steps[axis] != 1 for axis in axes))
 
 
 class StridedView(NamedTuple):
@@ -105,7 +106,7 @@ class Output(NamedTuple):
         type: of the elements.
         value: that of each.
         start: offset of the first element.
-        strides: along the axes; None if the elements are all that is in the memory, in order.
+        strides: along the axes; None if the elements are contiguous and all that is in the memory.
     """
 
     view: View
@@ -123,7 +124,7 @@ class Mapped(NamedTuple):
 
     Attributes:
         dims: the sizes of the axes.
-        parts: the functions, with their arguments, and what is taken from tables, in order.
+        parts: the functions, with their arguments, and what is taken of tensors, in order.
         tensors: the strided views that they read.
         scalars: the types and values of their numbers.
         outputs: the results that they write.
@@ -331,12 +332,12 @@ def spans_of(places: Places, words: Iterator[int | float]) -> dict[str, list[Spa
     spans: dict[str, list[Span]] = {}
     for name, kinds in places.spans:
         spans[name] = []
-        for axes, has_gaps in kinds:
+        for axes, has_gaps, has_steps in kinds:
             begin, reach, pace = int(next(words)), int(next(words)), int(next(words))
             every = int(next(words)) if has_gaps else 1
             steps = [0] * places.rank
             for axis in axes:
-                steps[axis] = int(next(words)) if len(axes) > 1 else 1
+                steps[axis] = int(next(words)) if has_steps else 1
             spans[name].append(Span(tuple(steps), begin, reach, pace, every))
     return spans
 
@@ -509,7 +510,7 @@ def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
 
 
 def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[int | float]]:
-    """Return the form of an expression, where that reads, and the parameters of a launch of it except the size.
+    """Return the form of an expression, its places, and the parameters of a launch of it except the size.
 
     These are, in order, the dims, then starts and strides of tensors that are not flat and of outputs that are a part,
     steps and lengths of tables, what there is of spans, and the scalars.

@@ -126,7 +126,8 @@ def _for_result(launch: Launch, capabilities: Capabilities) -> Launch | None:
     """Return a launch for the last result alone, of map functions, rows of a table or normalized rows; or None."""
     if launch.kernel.name == "layer_norm":
         return _normalized(launch, capabilities)
-    return launch if mapped(launch) is not None else None
+    expression = mapped(launch)
+    return launch if expression is not None and not expression.is_part else None
 
 
 def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
@@ -193,7 +194,9 @@ def _changed_to(expression: Mapped) -> Callable[[Node], None]:
 def _replaceable(nodes: Nodes, at: int, node: Node, expression: Mapped, output: Output) -> int | None:
     """Return the index of a tensor of the expression that the output can be written over."""
     target = output.view
-    if not nodes.is_temporary(target.buffer) or nodes.writers[target.buffer] != {at} or not _is_whole(target):
+    if output.strides is not None or not nodes.is_temporary(target.buffer) or not _is_whole(target):
+        return None
+    if nodes.writers[target.buffer] != {at}:
         return None
     others = node.kernel_reads
     for number, tensor in enumerate(expression.tensors):

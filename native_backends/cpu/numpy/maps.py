@@ -104,7 +104,7 @@ class _Map(NamedTuple):
 
     @property
     def _is_same_along_the_first_axis(self) -> bool:
-        """All values but those taken from tables are, so that nothing is gained by computing them part by part."""
+        """All values but those that are taken are, so that nothing is gained by computing them part by part."""
         arrays = (array for array in self.reads if isinstance(array, np.ndarray))
         return not (self.function.memory or self.function.uses_index) and all(array.shape[0] == 1 for array in arrays)
 
