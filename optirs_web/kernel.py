@@ -127,7 +127,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One element of each row of an array that is read; or in a map one of a table, or of an array in a part of the map.
+    """One element of each row of an array that is read; in a map one of a table, or of an array in a part of the map.
 
     Attributes:
         name: of the value.

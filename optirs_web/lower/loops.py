@@ -68,8 +68,10 @@ def map_loops(kernel: Kernel, places: Places) -> Loops:
         words = [f"rows_{name}, {walk[f'{name}_step']}, {walk[f'{name}_length']}" for name in tables]
         return ", ".join([*numbers, *arrays, *words, *(f"rows_{name}" for name in placed)])
 
-    if places.rank:
+    if places.rank > 1:
         body = _rows(kernel, places, walk, sliced("first * inner", "(first + count) * inner"))
+    elif places.rank:
+        body = _one_row(kernel, places, walk, sliced("first", "first + inner"))
     else:
         body = [
             "first = size * number // parts",
@@ -109,28 +111,57 @@ def _element(kernel: Kernel) -> list[str]:
 
 def _rows(kernel: Kernel, places: Places, walk: Mapping[str, str], arguments: str) -> list[str]:
     """Return the statements of a thread that go through rows, of which those of strided arrays are copied."""
-    written = [name for name in places.strided if name in kernel.written]
-    read = [name for name in places.strided if name not in written and name not in kernel.placed]
-    types = {name: "np.uint64" if name in kernel.tables else f"a_{name}.dtype" for name in read}
-    types |= {name: f"r_{name}.dtype" for name in written}
-    types |= {name: f"a_{take.array}.dtype" for name, take in _placed_in(kernel).items()}
-    copied = [_copied(kernel, places, walk, name) for name in read]
-    copied += [line for name, take in _placed_in(kernel).items() for line in _placed(places, walk, name, take)]
-    put = [
-        f"_put_row(rows_{name}, np.uint64(row * inner), r_{name}, {_address(places, walk, name)}, inner)"
-        for name in written
-    ]
+    copies, put = _copies(kernel, places, walk), _put(kernel, places, walk)
     return [
         f"inner = np.int64({walk[f'dim{places.rank - 1}']})",
         "rows = size // inner",
         f"at_once = max(1, {_AT_ONCE} // inner)",
-        *(f"rows_{name} = np.empty(at_once * inner, {type_})" for name, type_ in types.items()),
+        *_memory(kernel, places, "at_once * inner"),
         "end = rows * (number + 1) // parts",
         "for first in range(rows * number // parts, end, at_once):",
         "    count = min(at_once, end - first)",
-        *indented(_over_rows(places, walk, copied)),
+        *indented(_over_rows(places, walk, copies)),
         f"    _elements(first * inner, count * inner, {arguments})",
         *indented(_over_rows(places, walk, put)),
+    ]
+
+
+def _one_row(kernel: Kernel, places: Places, walk: Mapping[str, str], arguments: str) -> list[str]:
+    """Return the statements of a thread that go through its part of the only row."""
+    return [
+        *_memory(kernel, places, str(_AT_ONCE)),
+        "start, end = np.uint64(0), size * (number + 1) // parts",
+        f"for first in range(size * number // parts, end, {_AT_ONCE}):",
+        f"    inner = min({_AT_ONCE}, end - first)",
+        *indented(_copies(kernel, places, walk)),
+        f"    _elements(first, inner, {arguments})",
+        *indented(_put(kernel, places, walk)),
+    ]
+
+
+def _memory(kernel: Kernel, places: Places, size: str) -> list[str]:
+    """Return the statements that allocate memory for rows."""
+    types = {name: f"r_{name}.dtype" if name in kernel.written else f"a_{name}.dtype" for name in places.strided}
+    types |= dict.fromkeys(kernel.tables, "np.uint64")
+    types |= {name: f"a_{take.array}.dtype" for name, take in _placed_in(kernel).items()}
+    return [f"rows_{name} = np.empty({size}, {type_})" for name, type_ in types.items() if name not in kernel.placed]
+
+
+def _copies(kernel: Kernel, places: Places, walk: Mapping[str, str]) -> list[str]:
+    """Return the statements that copy a row of each strided array that is read; of a table, count where it begins."""
+    lines = []
+    for name in places.strided:
+        if name not in kernel.written and name not in kernel.placed:
+            row = f"{', '.join(_address(places, walk, name))}, rows_{name}, start, inner"
+            lines.append(f"_count_row({row})" if name in kernel.tables else f"_copy_row(a_{name}, {row})")
+    return lines + [line for name, take in _placed_in(kernel).items() for line in _placed(places, walk, name, take)]
+
+
+def _put(kernel: Kernel, places: Places, walk: Mapping[str, str]) -> list[str]:
+    """Return the statements that write a row of each strided result."""
+    names = [name for name in places.strided if name in kernel.written]
+    return [
+        f"_put_row(rows_{name}, start, r_{name}, {', '.join(_address(places, walk, name))}, inner)" for name in names
     ]
 
 
@@ -142,26 +173,24 @@ def _over_rows(places: Places, walk: Mapping[str, str], lines: Sequence[str]) ->
     for axis in reversed(range(places.rank - 1)):
         size = walk[f"dim{axis}"]
         positions += [f"at{axis} = rest % {size}", f"rest = rest // {size}"]
+    positions.append("start = np.uint64(row * inner)")
     return ["for row in range(count):", *indented([*positions, *lines])]
 
 
-def _address(places: Places, walk: Mapping[str, str], name: str) -> str:
-    """Return the offset of the first element of a row, and the distance of its elements."""
+def _address(places: Places, walk: Mapping[str, str], name: str) -> tuple[str, str]:
+    """Return the offset of the first element of a row, or of a part of the only one, and the distance of elements."""
+    stride = walk[f"{name}_stride{places.rank - 1}"]
+    if places.rank == 1:
+        return f"{walk[f'{name}_start']} + np.uint64(first) * {stride}", stride
     terms = "".join(f" + at{axis} * {walk[f'{name}_stride{axis}']}" for axis in range(places.rank - 1))
-    return f"{walk[f'{name}_start']}{terms}, {walk[f'{name}_stride{places.rank - 1}']}"
-
-
-def _copied(kernel: Kernel, places: Places, walk: Mapping[str, str], name: str) -> str:
-    """Return the statement that copies a row of a strided array; of a table it counts where elements begin."""
-    address, row = _address(places, walk, name), f"rows_{name}, np.uint64(row * inner), inner"
-    return f"_count_row({address}, {row})" if name in kernel.tables else f"_copy_row(a_{name}, {address}, {row})"
+    return f"{walk[f'{name}_start']}{terms}", stride
 
 
 def _placed(places: Places, walk: Mapping[str, str], name: str, take: Take) -> list[str]:
     """Return the statements that make a row of what is taken of an array that is placed in a part of the map."""
     array = take.array
-    offset, step = _address(places, walk, array).rsplit(", ", 1)
-    conditions, terms, lines = [], [f"{offset} + at{places.rank - 1} * {step}"], []
+    offset, step = _address(places, walk, array)
+    conditions, terms, lines = [], [f"{offset} + np.uint64(column) * {step}"], []
     for number, span in enumerate(dict(places.spans)[array]):
         lines.append(f"place{number} = {_place(walk, array, number, span)}")
         every = walk[f"{array}_every{number}"] if span.has_gaps else ""
@@ -171,12 +200,12 @@ def _placed(places: Places, walk: Mapping[str, str], name: str, take: Take) -> l
         terms.append(f"{distance} * {walk[f'{array}_pace{number}']}")
     return [
         "for column in range(inner):",
-        f"    at{places.rank - 1} = np.uint64(column)",
+        f"    at{places.rank - 1} = np.uint64({'first + column' if places.rank == 1 else 'column'})",
         *indented(lines),
         f"    value = v_{take.fill}",
         f"    if {' and '.join(conditions)}:",
         f"        value = a_{array}[{' + '.join(terms)}]",
-        f"    rows_{name}[np.uint64(row * inner + column)] = value",
+        f"    rows_{name}[start + np.uint64(column)] = value",
     ]
 
 

@@ -152,7 +152,9 @@ def bits_of(value: float, dtype: DType) -> int:
     Raises:
         OverflowError: it does not fit.
     """
-    number = float(value) if dtype.format == "f" else operator.index(int(value) if value == int(value) else value)
+    number: float = float(value)
+    if dtype.format != "f":
+        number = int(number) if number.is_integer() else operator.index(value)  # type: ignore[arg-type]
     code = "I" if dtype.format == "?" else dtype.format
     try:
         return int.from_bytes(struct.pack(f"<{code}", number), "little")
@@ -229,7 +231,10 @@ def _put(part: Tensor, axes: Sequence[_PartAxis], shape: Shape, fill: float) -> 
 def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: float) -> None:
     """Enqueue the kernel that writes the part and `fill`."""
     bits = bits_of(fill, part.dtype)
-    is_half = part.dtype.itemsize < 4
+    if part.dtype.itemsize < 4:
+        fill = bits
+    elif part.dtype.format != "f":
+        fill = int(fill)
     sizes, strides, words, spans = [], [], list[int](), list[Span]()
     for number, (size, (begin, step, length, _), stride) in enumerate(axes):
         is_whole = length == size
@@ -241,7 +246,7 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: flo
             words += [begin, reach, stride, *([step] if reach > length else [])]
     kernel = place(part.dtype.copied_as, len(axes), tuple(spans))
     view, start, _ = part.strided
-    parameters = (result.size, *sizes, start, *strides, *words, bits if is_half else fill)
+    parameters = (result.size, *sizes, start, *strides, *words, fill)
     part.device.dispatch(kernel, [view, result.view], -(-result.size // kernel.elements_per_workgroup), parameters)
 
 
