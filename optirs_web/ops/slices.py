@@ -152,9 +152,8 @@ def bits_of(value: float, dtype: DType) -> int:
     Raises:
         OverflowError: it does not fit.
     """
-    number: float = float(value)
-    if dtype.format != "f":
-        number = int(number) if number.is_integer() else operator.index(value)  # type: ignore[arg-type]
+    is_integer = dtype.format != "f" and float(value).is_integer()
+    number = int(value) if is_integer else float(value)
     code = "I" if dtype.format == "?" else dtype.format
     try:
         return int.from_bytes(struct.pack(f"<{code}", number), "little")
