@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from optirs_web.cli.shader_names import map_functions
-from optirs_web.lower.maps import Span
+from optirs_web.lower.maps import SpanForm
 from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative
@@ -52,7 +52,7 @@ def _map_functions(file, module):
         yield "gather", gather("f32", 2, wraps=True)
         for is_strided in (False, True):
             yield f"join {is_strided}", join("f32", 2, is_strided=is_strided)
-        for span in Span((0,)), Span((1,), has_gaps=True), Span((0, 1), has_steps=True):
+        for span in SpanForm((0,)), SpanForm((1,), is_spaced=True), SpanForm((0, 1), has_steps=True):
             yield f"place {span}", place("f32", 2, (span,))
 
 

@@ -13,7 +13,8 @@ from optirs_web import ops
 from optirs_web.kernel import Take
 from optirs_web.native_backends.arrays import numpy_arrays
 from optirs_web.native_backends.arrays.tables import Placed
-from optirs_web.runtime.mapped import Mapped, Output, Span, StridedView, mapped, relaunched
+from optirs_web.runtime.mapped import Mapped, Output, StridedView, mapped, relaunched
+from optirs_web.runtime.spans import Span
 
 SHAPES = [(7,), (5, 1), (6, 4), (3, 5, 7), (40, 3, 9), (2, 3, 4, 5), (2, 3, 1, 5, 2), (2, 2, 3, 2, 3, 2)]
 
@@ -59,19 +60,19 @@ def placed_tensors(draw):
         for axis in reversed(axes):
             steps[axis] = step if kind == "merged" else draw(st.integers(1, 3))
             step *= dims[axis]
-        every = draw(st.integers(1, 3))
+        spacing = draw(st.integers(1, 3))
         sizes.append(draw(st.integers(1, 6)))
-        spans.append((tuple(steps), draw(st.integers(0, 6)), (sizes[-1] - 1) * every + 1, every))
+        spans.append((tuple(steps), draw(st.integers(0, 6)), (sizes[-1] - 1) * spacing + 1, spacing))
     strides, rest = [], 1
     for axis, own in enumerate(owner):
         strides.append(rest if own == groups else 0)
         rest *= dims[axis] if own == groups else 1
     tensor = np.arange(1, rest * math.prod(sizes) + 1, dtype=np.float32)
-    paces = [rest * math.prod(sizes[number + 1 :]) for number in range(groups)]
+    distances = [rest * math.prod(sizes[number + 1 :]) for number in range(groups)]
     return (
         dims,
         tuple(strides),
-        [Span(*span[:3], pace, span[3]) for span, pace in zip(spans, paces, strict=True)],
+        [Span(*span[:3], stride, span[3]) for span, stride in zip(spans, distances, strict=True)],
         tensor,
     )
 
@@ -80,9 +81,9 @@ def elements(dims, strides, spans, tensor, fill):
     """Return the elements one by one."""
     result = np.full(dims, fill, np.float32)
     for at in np.ndindex(dims):
-        places = [sum(map(operator.mul, span.steps, at)) - span.begin for span in spans]
-        if all(0 <= p < span.reach and p % span.every == 0 for p, span in zip(places, spans, strict=True)):
-            paces = sum(p // span.every * span.pace for p, span in zip(places, spans, strict=True))
+        places = [sum(map(operator.mul, span.steps, at)) - span.start for span in spans]
+        if all(0 <= p < span.extent and p % span.spacing == 0 for p, span in zip(places, spans, strict=True)):
+            paces = sum(p // span.spacing * span.stride for p, span in zip(places, spans, strict=True))
             result[at] = tensor[sum(map(operator.mul, strides, at)) + paces]
     return result
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...runtime.mapped import Span
+from ...runtime.spans import Span
 from . import Array
 
 __all__ = ["Placed", "Table"]
@@ -103,7 +103,7 @@ class Placed:
     def __getitem__(self, part: slice) -> Placed:
         """Return what is placed in the elements of a map in a range of its first axis."""
         start = self.start + part.start * self.strides[0]
-        spans = [span._replace(begin=span.begin - part.start * span.steps[0]) for span in self.spans]
+        spans = [span._replace(start=span.start - part.start * span.steps[0]) for span in self.spans]
         return replace(self, start=start, shape=(part.stop - part.start, *self.shape[1:]), spans=spans)
 
     def __call__(self, fill: Any, out: Array | None = None) -> Array:
@@ -116,15 +116,15 @@ class Placed:
         start, starts, steps = self.start, [0] * len(self.shape), [1] * len(self.shape)
         counts, strides = [*self.shape], [*self.strides]
         for span in self.spans:
-            axes, every = span.kind.axes, span.every
-            if len(axes) != 1 or span.kind.has_steps or strides[axes[0]]:
+            axes, spacing = span.form.axes, span.spacing
+            if len(axes) != 1 or span.form.has_steps or strides[axes[0]]:
                 return self._one_by_one(fill)
             (axis,) = axes
-            first = max(0, -(span.begin // every))  # of the elements that are in the map
-            starts[axis] = begin = span.begin + first * every
-            end = min(span.begin + span.reach, self.shape[axis])
-            start = start + first * span.pace
-            steps[axis], counts[axis], strides[axis] = every, max(0, -((begin - end) // every)), span.pace
+            first = max(0, -(span.start // spacing))  # of the elements that are in the map
+            starts[axis] = begin = span.start + first * spacing
+            end = min(span.start + span.extent, self.shape[axis])
+            start = start + first * span.stride
+            steps[axis], counts[axis], strides[axis] = spacing, max(0, -((begin - end) // spacing)), span.stride
         values = self.xp.strided(self.vector, start, counts, strides)
         target = self.xp.empty(self.shape, self.vector.dtype) if out is None else out
         return self.xp.placed(target, fill, starts, steps, values)
@@ -132,11 +132,11 @@ class Placed:
     def _one_by_one(self, fill: Any) -> Array:
         """Return the elements, each found by its place along each axis."""
         xp = self.xp
-        places = [self._sum(span.steps, -span.begin) for span in self.spans]
+        places = [self._sum(span.steps, -span.start) for span in self.spans]
         is_there, at = True, self._sum(self.strides, self.start)
         for place, span in zip(places, self.spans, strict=True):
-            is_there = is_there & (place >= 0) & (place < span.reach) & (place % span.every == 0)
-            at = at + place // span.every * span.pace
+            is_there = is_there & (place >= 0) & (place < span.extent) & (place % span.spacing == 0)
+            at = at + place // span.spacing * span.stride
         at, is_there = (xp.broadcast_to(array, self.shape) for array in (at, is_there))
         found = xp.take(self.vector, at, mode="clip")
         return xp.masked(found, ~is_there, fill)

@@ -14,7 +14,7 @@ from ...kernel import INDEX
 from ...lower.arrays import lowered
 from ...lower.maps import VALUE, binding_of, words_of_spans
 from ...runtime.map_kernels import FusedKernel, MapKernel
-from ...runtime.mapped import spans_of
+from ...runtime.spans import spans_of
 from ...wgsl.jax_dialect import JAX
 from ..arrays import jax_arrays
 from ..arrays.jax_arrays import as_type, put, strided, with_part

@@ -116,7 +116,7 @@ def _map_function(kernel: MapKernel, p: Values, elements: _Elements) -> Array:
         if read.name in form.tables:
             operands.append(partial(_taken, load, index, p[f"{read.name}_step"], p[f"{read.name}_length"]))
         elif read.name in form.placed:
-            is_there, index = _place(p, places, read.name, positions, index)
+            is_there, index = _where_placed(p, places, read.name, positions, index)
             operands.append(partial(jnp.where, is_there, load(index)))
         else:
             operands.append(load(index))
@@ -130,17 +130,17 @@ def _taken(load: Callable[[Array], Array], first: Array, step: Array, length: Ar
     return jnp.where(at < length, load(first + at * step), fill)
 
 
-def _place(p: Values, places: Places, name: str, positions: Sequence[Array], index: Array) -> tuple[Array, Array]:
+def _where_placed(p: Values, places: Places, name: str, indices: Sequence[Array], index: Array) -> tuple[Array, Array]:
     """Return where an array that is placed has an element, and the index of that."""
     is_there = jnp.asarray(True)
     for number, span in enumerate(dict(places.spans)[name]):
-        place = np.uint32(0) - p[f"{name}_begin{number}"]
+        of_span = {word: p[f"{name}_span{number}_{word}"] for word in span.words}
+        position = np.uint32(0) - of_span["start"]
         for axis in span.axes:
-            step = p[f"{name}_step{number}_{axis}"] if span.has_steps else np.uint32(1)
-            place = place + positions[axis] * step
-        every = p[f"{name}_every{number}"] if span.has_gaps else np.uint32(1)
-        is_there = is_there & (place < p[f"{name}_reach{number}"]) & (place % every == 0)
-        index = index + place // every * p[f"{name}_pace{number}"]
+            position = position + indices[axis] * of_span.get(f"step{axis}", np.uint32(1))
+        spacing = of_span.get("spacing", np.uint32(1))
+        is_there = is_there & (position < of_span["extent"]) & (position % spacing == 0)
+        index = index + position // spacing * of_span["stride"]
     return is_there, index
 
 

@@ -10,7 +10,7 @@ import click
 
 from ..errors import ShaderError
 from ..kernel import Kernel as Form
-from ..lower.maps import Span
+from ..lower.maps import SpanForm
 from ..ops.row_kernels import named_row_kernels
 from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative
@@ -125,7 +125,7 @@ def sources() -> dict[str, dict[str, Source]]:
         "tables and parts": {
             "gather": Source("elementwise", "indexing", lambda *_: gather("f32", 2, wraps=True), {}),
             "join": Source("elementwise", "indexing", lambda *_: join("f32", 2, is_strided=True), {}),
-            "place": Source("elementwise", "indexing", lambda *_: place("f32", 2, (Span((0,)),)), {}),
+            "place": Source("elementwise", "indexing", lambda *_: place("f32", 2, (SpanForm((0,)),)), {}),
         },
     }
 

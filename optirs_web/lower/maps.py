@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import UnsupportedError
@@ -14,7 +14,7 @@ __all__ = [
     "LOOP",
     "VALUE",
     "Places",
-    "Span",
+    "SpanForm",
     "binding_of",
     "computed",
     "map_bindings",
@@ -25,6 +25,7 @@ __all__ = [
     "offsets_of_place",
     "own_parameters",
     "stored",
+    "taken_where_placed",
     "words_of_places",
     "words_of_spans",
 ]
@@ -38,28 +39,29 @@ VALUE = "value"
 """The value of a map that is, in the hook `stored`, what the kernel has computed: the last array that it reads."""
 
 
-class Span(NamedTuple):
+class SpanForm(NamedTuple):
     """An axis of an array that is placed in a part of a map, as a shader knows it.
 
-    An element of the map has the place NAME_stepN_A * (its position along A) + ... - NAME_beginN on the axis, modulo
-    2^32, so that one before the first is a large number. The array has an element there if the place is less than
-    NAME_reachN and divisible by NAME_everyN, at the offset place / NAME_everyN * NAME_paceN.
+    The position of an element of the map on that axis is the sum of NAME_spanN_stepA times its index along A, less
+    NAME_spanN_start, modulo 2^32: before the first element it is a large number. The array has an element there if
+    the position is less than NAME_spanN_extent and divisible by NAME_spanN_spacing, at the offset position /
+    NAME_spanN_spacing * NAME_spanN_stride.
 
     Attributes:
         axes: the axes A of the map.
-        has_gaps: NAME_everyN is not 1; if it is, it is no parameter.
-        has_steps: one of NAME_stepN_A is not 1; if all are, they are no parameters.
+        is_spaced: NAME_spanN_spacing is not 1; if it is, it is no parameter.
+        has_steps: one of NAME_spanN_stepA is not 1; if all are, they are no parameters.
     """
 
     axes: tuple[int, ...]
-    has_gaps: bool = False
+    is_spaced: bool = False
     has_steps: bool = False
 
-    def words(self, number: int) -> list[str]:
-        """Return the parameters of a launch without the name."""
-        words = ["begin", "reach", "pace", *(["every"] if self.has_gaps else [])]
-        steps = [f"step{number}_{axis}" for axis in self.axes] if self.has_steps else []
-        return [*(f"{word}{number}" for word in words), *steps]
+    @property
+    def words(self) -> list[str]:
+        """The parameters of a launch, after NAME_spanN_."""
+        words = ["start", "extent", "stride", *(["spacing"] if self.is_spaced else [])]
+        return [*words, *(f"step{axis}" for axis in self.axes if self.has_steps)]
 
 
 class Places(NamedTuple):
@@ -82,7 +84,7 @@ class Places(NamedTuple):
     strided: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
     of_column: tuple[str, ...] = ()
-    spans: tuple[tuple[str, tuple[Span, ...]], ...] = ()
+    spans: tuple[tuple[str, tuple[SpanForm, ...]], ...] = ()
 
 
 def need_map(kernel: Kernel, places: Places) -> None:
@@ -123,7 +125,12 @@ def own_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...
 
 def words_of_spans(places: Places) -> list[str]:
     """Return the name of each parameter of arrays that are placed, u32."""
-    return [f"{name}_{word}" for name, spans in places.spans for n, span in enumerate(spans) for word in span.words(n)]
+    return [
+        f"{name}_span{number}_{word}"
+        for name, spans in places.spans
+        for number, span in enumerate(spans)
+        for word in span.words
+    ]
 
 
 def map_parameters(kernel: Kernel, places: Places) -> tuple[tuple[str, str], ...]:
@@ -178,15 +185,15 @@ def computed(
             case Part() as part:
                 expression = f"{part.function}({', '.join(expressions[argument] for argument in value.arguments)})"
                 expression = f"u32({expression})" if kernel.returns_bool(part) else expression
-            case Take(array=array):
+            case Take(array=array) as take:
                 *at, fill = (expressions[argument] for argument in value.arguments[1:])
                 if at:
                     condition = f"{at[0]} < parameters.{array}_length"
                     offset = f"{array}_at + {at[0]} * parameters.{array}_step"
                 else:
-                    spans = dict(places.spans)[array]
-                    lines += _places_along(name, array, spans)
-                    condition, offset = _found(name, array, spans)
+                    positions, conditions, terms = taken_where_placed(take, places, "parameters.{}".format)
+                    lines += [f"let {position} = {term};" for position, term in positions.items()]
+                    condition, offset = " && ".join(conditions), " + ".join([f"{array}_at", *terms])
                 element = f"v_{name} = {binding_of(array)}[{offset}];"
                 lines += [f"var v_{name} = {fill};", f"if {condition} {{ {element} }}"]
                 expressions[name] = f"v_{name}"
@@ -196,26 +203,34 @@ def computed(
     return lines, expressions
 
 
-def _places_along(name: str, array: str, spans: Sequence[Span]) -> list[str]:
-    """Return the statements that declare the places of an element along the axes of an array that is placed."""
-    lines = []
-    for number, span in enumerate(spans):
-        steps = [f" * parameters.{array}_step{number}_{axis}" if span.has_steps else "" for axis in span.axes]
-        terms = " + ".join(f"at{axis}{step}" for axis, step in zip(span.axes, steps, strict=True)) or "0u"
-        lines.append(f"let {name}_place{number} = {terms} - parameters.{array}_begin{number};")
-    return lines
+def taken_where_placed(
+    take: Take, places: Places, parameter: Callable[[str], str], divided: str = "/"
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return expressions of what is taken of an array that is placed; at0, at1, … are the indices along all axes.
 
+    Args:
+        take: of the array.
+        places: with its axes.
+        parameter: returns the expression of a parameter of the launch.
+        divided: the operator of a division without remainder.
 
-def _found(name: str, array: str, spans: Sequence[Span]) -> tuple[str, str]:
-    """Return the condition for an element at these places, and its offset; one before the first is a large number."""
-    conditions, terms = [], [f"{array}_at"]
-    for number, span in enumerate(spans):
-        place, every = f"{name}_place{number}", f"parameters.{array}_every{number}"
-        conditions.append(f"{place} < parameters.{array}_reach{number}")
-        conditions += [f"{place} % {every} == 0u"] if span.has_gaps else []
-        distance = f"{place} / {every}" if span.has_gaps else place
-        terms.append(f"{distance} * parameters.{array}_pace{number}")
-    return " && ".join(conditions), " + ".join(terms)
+    Returns:
+        The position on each axis of the array, by name; by these names the conditions for an element there, and the
+        terms of its offset that are due to these axes.
+    """
+    positions, conditions, terms = dict[str, str](), list[str](), list[str]()
+    for number, span in enumerate(dict(places.spans)[take.array]):
+        of_span = {word: parameter(f"{take.array}_span{number}_{word}") for word in span.words}
+        steps = [f" * {of_span[f'step{axis}']}" if span.has_steps else "" for axis in span.axes]
+        indices = " + ".join(f"at{axis}{step}" for axis, step in zip(span.axes, steps, strict=True))
+        position = f"{take.name}_position{number}"
+        positions[position] = f"{indices or 'at0 - at0'} - {of_span['start']}"
+        conditions.append(f"{position} < {of_span['extent']}")
+        if span.is_spaced:
+            conditions.append(f"{position} % {of_span['spacing']} == 0")
+            position += f" {divided} {of_span['spacing']}"
+        terms.append(f"{position} * {of_span['stride']}")
+    return positions, conditions, terms
 
 
 def stored(

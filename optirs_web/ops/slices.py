@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
-from ..lower.maps import Span
+from ..lower.maps import SpanForm
 from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.map_kernels import place
 from ..tensors import Tensor, empty
@@ -234,15 +234,15 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: flo
         fill = bits
     elif part.dtype.format != "f":
         fill = int(fill)
-    sizes, strides, words, spans = [], [], list[int](), list[Span]()
+    sizes, strides, words, spans = [], [], list[int](), list[SpanForm]()
     for number, (size, (begin, step, length, _), stride) in enumerate(axes):
         is_whole = length == size
         sizes.append(size)
         strides.append(stride if is_whole else 0)
         if not is_whole:
-            reach = (length - 1) * step + 1
-            spans.append(Span((number,), reach > length))
-            words += [begin, reach, stride, *([step] if reach > length else [])]
+            extent = (length - 1) * step + 1
+            spans.append(SpanForm((number,), is_spaced=extent > length))
+            words += [begin, extent, stride, *([step] if extent > length else [])]
     kernel = place(part.dtype.copied_as, len(axes), tuple(spans))
     view, start, _ = part.strided
     parameters = (result.size, *sizes, start, *strides, *words, fill)

@@ -86,14 +86,14 @@ def _slice_of(command: Recorded) -> _Placed | None:
     spans = expression.tensors[0].spans if expression is not None and len(expression.tensors) == 1 else ()
     if expression is None or len(expression.parts) != 1 or len(spans) != 1 or expression.scalars[0][1]:
         return None
-    ((steps, begin, length, pace, every),) = spans
+    ((steps, start, length, stride, spacing),) = spans
     axes = [axis for axis, step in enumerate(steps) if step]
-    if len(axes) != 1 or every > 1 or begin % length or expression.dims[axes[0]] % length:
+    if len(axes) != 1 or spacing > 1 or start % length or expression.dims[axes[0]] % length:
         return None
     (tensor,), (axis,), dims = expression.tensors, axes, expression.dims
     shape = (*dims[:axis], dims[axis] // length, length, *dims[axis + 1 :])
-    strides = (*tensor.strides[:axis], 0, pace, *tensor.strides[axis + 1 :])
-    return _Placed(shape, axis, begin // length, StridedView(tensor.view, "f32", tensor.start, strides))
+    strides = (*tensor.strides[:axis], 0, stride, *tensor.strides[axis + 1 :])
+    return _Placed(shape, axis, start // length, StridedView(tensor.view, "f32", tensor.start, strides))
 
 
 def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:

@@ -11,7 +11,7 @@ from ..lower.maps import (
     ELEMENTS_PER_WORKGROUP,
     LOOP,
     Places,
-    Span,
+    SpanForm,
     map_bindings,
     map_parameters,
     map_source,
@@ -207,7 +207,7 @@ def gather(type_: Type, rank: int, *, wraps: bool) -> MapKernel:
 
 
 @cache
-def place(type_: Type, rank: int, spans: tuple[Span, ...]) -> MapKernel:
+def place(type_: Type, rank: int, spans: tuple[SpanForm, ...]) -> MapKernel:
     """Return the kernel that places elements of `part` along `rank` axes, and `fill` everywhere else.
 
     `part` is strided along those axes, and has `spans` besides.

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
-from ..lower.maps import VALUE, Places, Span as SpanKind
+from ..lower.maps import VALUE, Places
 from ..wgsl import load_map_module
 from ..wgsl.tree import walk
 from .buffer import View
 from .launches import Launch
 from .map_kernels import MapKernel, map_kernel, titled
+from .spans import Span, simplified, spans_of
 
 __all__ = [
     "Mapped",
     "Output",
     "Shape",
-    "Span",
     "StridedView",
     "cost_of",
     "form_of",
@@ -30,52 +30,11 @@ __all__ = [
     "refined",
     "relaunched",
     "row_major",
-    "spans_of",
     "spread",
     "with_value",
 ]
 
 Shape = tuple[int, ...]
-
-
-class Span(NamedTuple):
-    """An axis of a tensor that is placed in a part of a map; see `lower.maps.Span`.
-
-    Attributes:
-        steps: by how much an element's place grows along each axis of the map.
-        begin: the place of the tensor's first element, before it is subtracted.
-        reach: the number of places from the first element to the last, both included.
-        pace: the distance of neighbours in memory.
-        every: the number of places from one to the next.
-    """
-
-    steps: Shape
-    begin: int
-    reach: int
-    pace: int
-    every: int = 1
-
-    @property
-    def kind(self) -> SpanKind:
-        """The span as a shader knows it."""
-        return _kind(self.steps, self.every > 1)
-
-    @property
-    def words(self) -> list[int]:
-        """The parameters of a launch."""
-        axes, has_gaps, has_steps = self.kind
-        words = [self.begin, self.reach, self.pace]
-        if has_gaps:
-            words.append(self.every)
-        if has_steps:
-            words += [self.steps[axis] for axis in axes]
-        return words
-
-
-@lru_cache(1024)
-def _kind(steps: Shape, has_gaps: bool) -> SpanKind:
-    axes = tuple(axis for axis, step in enumerate(steps) if step)
-    return SpanKind(axes, has_gaps, any(steps[axis] != 1 for axis in axes))
 
 
 class StridedView(NamedTuple):
@@ -327,21 +286,6 @@ def mapped(launch: Launch) -> Mapped | None:
     )
 
 
-def spans_of(places: Places, words: Iterator[int | float]) -> dict[str, list[Span]]:
-    """Return the spans of each array that is placed, from the parameters of a launch that come next."""
-    spans: dict[str, list[Span]] = {}
-    for name, kinds in places.spans:
-        spans[name] = []
-        for axes, has_gaps, has_steps in kinds:
-            begin, reach, pace = int(next(words)), int(next(words)), int(next(words))
-            every = int(next(words)) if has_gaps else 1
-            steps = [0] * places.rank
-            for axis in axes:
-                steps[axis] = int(next(words)) if has_steps else 1
-            spans[name].append(Span(tuple(steps), begin, reach, pace, every))
-    return spans
-
-
 # Putting one expression into another.
 
 
@@ -456,7 +400,11 @@ def with_value(consumer: Mapped, number: int, value: str = VALUE) -> Mapped:
 
 def _collapsed(expression: Mapped) -> Mapped:
     """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
-    tensors = [_with_simple_spans(x, expression.dims) if x.spans else x for x in expression.tensors]
+    tensors = list(expression.tensors)
+    for number, tensor in enumerate(tensors):
+        if tensor.spans:
+            strides, spans = simplified(tensor.strides, tensor.spans, expression.dims)
+            tensors[number] = tensor._replace(strides=strides, spans=spans)
     all_steps = [tensor.strides for tensor in tensors]
     all_steps += [span.steps for tensor in tensors for span in tensor.spans]
     all_steps += [output.strides for output in expression.outputs if output.strides is not None]
@@ -478,28 +426,6 @@ def _collapsed(expression: Mapped) -> Mapped:
         output if output.strides is None else output._replace(strides=next(along)) for output in expression.outputs
     )
     return expression._replace(dims=tuple(size for size, _ in axes), tensors=tuple(tensors), outputs=outputs)
-
-
-def _with_simple_spans(tensor: StridedView, dims: Shape) -> StridedView:
-    """Return the view with spans along fewer axes, where some axes never decide whether there is an element.
-
-    Those have their steps as strides then.
-    """
-    strides, spans = list(tensor.strides), list(tensor.spans)
-    for number, (steps, begin, reach, pace, every) in enumerate(spans):
-        own = [axis for axis, size in enumerate(dims) if steps[axis] and size > 1]
-        for unit in sorted({steps[axis] for axis in own}, reverse=True):
-            outer = [axis for axis in own if steps[axis] >= unit]
-            inner = [axis for axis in own if steps[axis] < unit]
-            furthest = sum(steps[axis] * (dims[axis] - 1) for axis in inner)
-            if every > 1 or furthest >= unit or any(n % unit for n in (begin, reach, *(steps[axis] for axis in outer))):
-                continue
-            for axis in inner:
-                strides[axis] += steps[axis] * pace
-            kept = tuple(step // unit if axis in outer else 0 for axis, step in enumerate(steps))
-            spans[number] = Span(kept, begin // unit, reach // unit, pace * unit)
-            break
-    return tensor._replace(strides=tuple(strides), spans=tuple(spans))
 
 
 def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
@@ -536,7 +462,7 @@ def form_of(expression: Mapped, axes: Shape = ()) -> tuple[Form, Places, list[in
             if ends and tensor.strides[of_rows] == 0 and tensor.table is None and not tensor.spans
         ),
         tuple(
-            (f"x{n}", tuple(span.kind for span in tensor.spans))
+            (f"x{n}", tuple(span.form for span in tensor.spans))
             for n, tensor in zip(strided, tensors, strict=True)
             if tensor.spans
         ),

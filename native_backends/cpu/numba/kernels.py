@@ -19,9 +19,9 @@ import numpy as np
 from ....lower.maps import VALUE, binding_of, words_of_places, words_of_spans
 from ....runtime.kernels import Kernel
 from ....runtime.map_kernels import FusedKernel, MapKernel
-from ....runtime.mapped import spans_of
 from ....runtime.numba_texts import numba_loops
 from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ....runtime.spans import spans_of
 from ....runtime.transform_kernels import TransformKernel, TransformMeasureKernel, TransformSettleKernel
 from ....wgsl import param_storage, rule_shell, shell
 from ....wgsl.python_dialects import NUMPY
@@ -264,7 +264,7 @@ def _are_within(kernel: MapKernel | FusedKernel, arguments: Sequence[Any]) -> bo
             steps = (words[f"{name}_stride{axis}"] for axis in range(places.rank))
             end = 1 + words[f"{name}_start"] + sum((dim - 1) * step for dim, step in zip(dims, steps, strict=True))
             end += max(0, words.get(f"{name}_length", 1) - 1) * words.get(f"{name}_step", 0)
-            end += sum((span.reach - 1) // span.every * span.pace for span in spans.get(name, ()))
+            end += sum((span.extent - 1) // span.spacing * span.stride for span in spans.get(name, ()))
         if array.size < end:
             return False
     return True

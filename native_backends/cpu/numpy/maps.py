@@ -13,7 +13,7 @@ from ....kernel import INDEX, Kernel, Part
 from ....lower.arrays import lowered
 from ....lower.maps import VALUE, binding_of, map_bindings, own_parameters
 from ....runtime.map_kernels import FusedKernel, MapKernel
-from ....runtime.mapped import spans_of
+from ....runtime.spans import spans_of
 from ....wgsl.python_dialects import Dialect
 from ...arrays import numpy_arrays
 from ...arrays.numpy_arrays import strided
