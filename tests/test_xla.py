@@ -176,6 +176,25 @@ def run(*arguments):
     return result.output
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides", "start"),
+    [((7,), (1,), 3), ((3, 4), (10, 1), 2), ((2, 3, 2), (20, 5, 2), 1), ((4, 3), (1, 9), 5), ((5, 1), (3, 1), 0),
+     ((), (), 4), ((0, 3), (3, 1), 0)],
+)  # fmt: skip
+@pytest.mark.usefixtures("device")
+def test_strided_elements_of_a_vector_are_replaced(shape, strides, start):
+    import jax
+
+    from optirs_web.native_backends.arrays.jax_arrays import with_part
+
+    old, values = np.arange(60, dtype=np.float32), -np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+    want = old.copy()
+    np.lib.stride_tricks.as_strided(want[start:], shape, [4 * stride for stride in strides])[...] = values
+    assert np.array_equal(with_part(jax.numpy.asarray(old), start, jax.numpy.asarray(values), strides), want)
+    replaced = jax.jit(lambda old, start, values: with_part(old, start, values, strides))
+    assert np.array_equal(replaced(old, start, values), want)
+
+
 def test_a_rule_is_printed_as_jax_and_as_stablehlo(device):
     text = run("shader", "adamw", "--target", "jax")
     assert "import jax.numpy as jnp" in text
