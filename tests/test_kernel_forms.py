@@ -584,15 +584,27 @@ def test_a_function_may_be_used_twice_in_a_map_and_parts_be_of_several_files():
         (Part("largest", over=(-1,), file=("rows", "softmax"), gives="made"), (Read("x"),)),
         (Part("add", arguments=("x", "x"), gives="made"), (Read("x", over=(-1,)),)),
         (Take("made", "x", "place", "fill"), (Read("x"), Read("place", type="u32"))),
+        (Take("made", "x", fill="fill"), (Read("x"),)),
     ],
-    ids=["a reduction", "of a row", "a table that is not strided"],
+    ids=["a reduction", "of a row", "a table that is not strided", "a part that is not strided"],
 )
 def test_a_form_that_is_no_map_is_refused(part, reads):
     kernel = of_maps(part, reads=reads, writes=(Write("made", "result"),), numbers={"fill": "f32"})
     with pytest.raises(
-        UnsupportedError, match="kernel 'tried': a map computes elements of elements, tables and numbers"
+        UnsupportedError, match="kernel 'tried': a map has no reductions, and takes elements of what is strided"
     ):
         MapKernel(kernel, Places())
+
+
+def test_what_is_written_in_part_is_not_read_before():
+    kernel = of_maps(
+        Part("add", arguments=("x", "x"), gives="made"),
+        reads=(Read("x", array="result"),),
+        writes=(Write("made", "result"),),
+    )
+    assert not MapKernel(kernel, Places()).overwrites
+    with pytest.raises(UnsupportedError, match="'tried' reads the old elements of an array that is written in part"):
+        MapKernel(kernel, Places(1, ("result",)))
 
 
 def test_a_choice_keeps_the_bits_of_nan_and_of_zeros():
