@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from ...runtime.spans import Span
 from . import Array
@@ -14,8 +14,8 @@ __all__ = ["Placed", "Table"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A strided array with an axis besides those of a map.
+class _Strided:
+    """A strided array with axes besides those of a map.
 
     Attributes:
         xp: the array library.
@@ -23,8 +23,6 @@ class Table:
         start: the first one.
         shape: of the map.
         strides: along its axes.
-        step: the distance of elements along the table's own axis.
-        length: of that.
     """
 
     xp: Any
@@ -32,13 +30,33 @@ class Table:
     start: Any
     shape: tuple[int, ...]
     strides: Sequence[int]
-    step: int
-    length: int
 
-    def __getitem__(self, part: slice) -> Table:
-        """Return the table of the elements of a map in a range of its first axis."""
+    def __getitem__(self, part: slice) -> Self:
+        """Return the array for the elements of a map in a range of its first axis."""
         start = self.start + part.start * self.strides[0]
         return replace(self, start=start, shape=(part.stop - part.start, *self.shape[1:]))
+
+    def _sum(self, steps: Sequence[int], start: Any) -> Any:
+        """Return for each element the sum of its indices times these steps, with an axis for each of the map."""
+        total = self.xp.asarray(start)
+        for axis, (size, step) in enumerate(zip(self.shape, steps, strict=True)):
+            if step:
+                others = (1,) * (len(self.shape) - axis - 1)
+                total = total + (self.xp.arange(size) * step).reshape(-1, *others)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Table(_Strided):
+    """A strided array with an axis besides those of a map.
+
+    Attributes:
+        step: the distance of elements along the table's own axis.
+        length: of that.
+    """
+
+    step: int
+    length: int
 
     def __call__(self, at: Array, fill: Any, out: Array | None = None) -> Array:
         """Return the elements at places along the table's axis, and `fill` where that has none.
@@ -64,47 +82,25 @@ class Table:
                 table = xp.strided(self.vector, self.start, shape, strides)
                 found = xp.take(table, at.reshape(at.shape[first:end]), axis=first, **options)
         if found is None:
-            found = xp.take(self.vector, self._places(at, along), mode="clip")
+            offsets = at.astype(xp.arange(0).dtype) * self.step + self._sum(self.strides, self.start)
+            found = xp.take(self.vector, offsets, mode="clip")
         return xp.masked(found, at >= self.length, fill)
-
-    def _places(self, at: Array, along: Sequence[int]) -> Array:
-        """Return the places in the vector of the elements at places of the table's axis, for axes with a stride."""
-        xp = self.xp
-        places = at.astype(xp.arange(0).dtype)
-        if self.step != 1:
-            places = places * self.step
-        offset = self.start
-        for axis in along:
-            others = (1,) * (len(self.shape) - axis - 1)
-            offset = offset + (xp.arange(self.shape[axis]) * self.strides[axis]).reshape(-1, *others)
-        return places + offset
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(_Strided):
     """A strided array that is placed in a part of a map.
 
     Attributes:
-        xp: the array library.
-        vector: the elements.
-        start: the first one.
-        shape: of the map.
-        strides: along its axes.
         spans: the axes of the array besides.
     """
 
-    xp: Any
-    vector: Array
-    start: Any
-    shape: tuple[int, ...]
-    strides: Sequence[int]
     spans: Sequence[Span]
 
     def __getitem__(self, part: slice) -> Placed:
-        """Return what is placed in the elements of a map in a range of its first axis."""
-        start = self.start + part.start * self.strides[0]
+        """Return the array for the elements of a map in a range of its first axis."""
         spans = [span._replace(start=span.start - part.start * span.steps[0]) for span in self.spans]
-        return replace(self, start=start, shape=(part.stop - part.start, *self.shape[1:]), spans=spans)
+        return replace(_Strided.__getitem__(self, part), spans=spans)
 
     def __call__(self, fill: Any, out: Array | None = None) -> Array:
         """Return the elements, and `fill` where there is none.
@@ -130,22 +126,13 @@ class Placed:
         return self.xp.placed(target, fill, starts, steps, values)
 
     def _one_by_one(self, fill: Any) -> Array:
-        """Return the elements, each found by its place along each axis."""
+        """Return the elements, each by its position on each axis of the array."""
         xp = self.xp
-        places = [self._sum(span.steps, -span.start) for span in self.spans]
+        positions = [self._sum(span.steps, -span.start) for span in self.spans]
         is_there, at = True, self._sum(self.strides, self.start)
-        for place, span in zip(places, self.spans, strict=True):
-            is_there = is_there & (place >= 0) & (place < span.extent) & (place % span.spacing == 0)
-            at = at + place // span.spacing * span.stride
+        for position, span in zip(positions, self.spans, strict=True):
+            is_there = is_there & (position >= 0) & (position < span.extent) & (position % span.spacing == 0)
+            at = at + position // span.spacing * span.stride
         at, is_there = (xp.broadcast_to(array, self.shape) for array in (at, is_there))
         found = xp.take(self.vector, at, mode="clip")
         return xp.masked(found, ~is_there, fill)
-
-    def _sum(self, steps: Sequence[int], start: Any) -> Any:
-        """Return for each element the sum of its positions times these steps, with an axis for each of the map."""
-        total = self.xp.asarray(start)
-        for axis, (size, step) in enumerate(zip(self.shape, steps, strict=True)):
-            if step:
-                others = (1,) * (len(self.shape) - axis - 1)
-                total = total + (self.xp.arange(size) * step).reshape(-1, *others)
-        return total
