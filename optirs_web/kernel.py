@@ -110,7 +110,8 @@ class Part:
         over: the axes along which its results are combined; () if it reduces nothing.
         combine: how. A maximum may or may not be NaN where an element is, and where all are -inf it is -inf or the
             lowest float32, by target. "argmax" and "argmin" give the column, in the row or its segment, of the first
-            element that is extreme, as u32; a NaN comes before all.
+            element that is extreme, as u32; a NaN comes before all, of those of a window the last.
+        at: the value that says of which column alone the element is combined, an i32; "" for all columns. Of windows.
         gives: the name by which later parts know its results, where that is not the function's. What had it before is
             then out of their reach.
         file: of the function, if that is not the kernel's.
@@ -120,6 +121,7 @@ class Part:
     function: str
     over: Axes = ()
     combine: Literal["sum", "max", "argmax", "argmin"] = "sum"
+    at: str = ""
     gives: str = ""
     file: tuple[str, str] | None = None
     arguments: tuple[str, ...] | None = None
@@ -327,7 +329,7 @@ class Kernel:
         names = part.arguments
         if names is None:
             names = tuple(parameter.name for parameter in self.function(part.function, part.file).parameters)
-        for name in names:
+        for name in (*names, *[part.at] * bool(part.at)):
             if name not in latest:
                 raise self._error(f"{part.function} needs '{name}'; there are {list(latest)}")
         arguments = tuple(latest[name] for name in names)
@@ -366,7 +368,8 @@ class Kernel:
     @cached_property
     def used(self) -> frozenset[str]:
         """The values that others need."""
-        return frozenset(name for value in self.values.values() for name in value.arguments)
+        places = [part.at for _, part in self.computed if part.at]
+        return frozenset([*places, *(name for value in self.values.values() for name in value.arguments)])
 
     def type_of(self, value: str) -> str:
         """Return the WGSL type of a value."""

@@ -9,6 +9,7 @@ from importlib.resources import files
 from optirs_web.cli.shader_names import map_functions
 from optirs_web.lower.maps import SpanForm
 from optirs_web.ops.row_kernels import named_row_kernels
+from optirs_web.ops.window_kernels import named_window_kernels
 from optirs_web.runtime.form_kernels import form_kernel
 from optirs_web.runtime.kernels import Kernel, cooperative
 from optirs_web.runtime.map_kernels import elementwise, gather, join, place
@@ -65,6 +66,9 @@ def _rows(file, _):
     for form in named_row_kernels().values():
         if form.file == ("rows", file):
             yield form.name, form_kernel(form)
+    for form in named_window_kernels().values():
+        if form.file == ("rows", file):
+            yield form.name, form_kernel(form, "windows")
 
 
 def _rule(name, module):

@@ -15,8 +15,10 @@ import schedule_cases
 
 import optirs_web as ow
 from optirs_web.gradchecks import read_together
+from optirs_web.lower.windows import WindowAxis
 from optirs_web.ops import launch
 from optirs_web.ops.row_kernels import SUM
+from optirs_web.ops.window_kernels import launch_windows, named_window_kernels
 from optirs_web.optim.lr_scheduler.scheduler_set import get_option
 from optirs_web.runtime import products
 from optirs_web.runtime.buffer import View
@@ -357,6 +359,24 @@ def row_sums(values, device):
     sums = ow.zeros((rows,), device=device)
     x.device.dispatch(form_kernel(SUM), [x.view, sums.view], rows, (rows, columns, 1, 1))
     return sums.read()
+
+
+def over_windows(name, calls, device):
+    """Return for each call what a kernel over windows writes, into arrays of 7.
+
+    A call is the operands, the shapes of the results, and the last arguments of `launch_windows`, with lists for axes.
+    """
+    kernel, results = named_window_kernels()[name], []
+    for operands, shapes, (axes, *others) in calls:
+        written = [
+            ow.full(tuple(shape), 7, device=device, dtype={"f32": "float32", "i32": "int32"}[write.type])
+            for shape, write in zip(shapes, kernel.writes, strict=True)
+        ]
+        down, across = (WindowAxis(*axis) for axis in axes)
+        given = [ow.tensor(operand, device=device) for operand in operands]
+        launch_windows(kernel, written, given, (down, across), *others)
+        results.append([tensor.read() for tensor in written])
+    return results
 
 
 def arithmetic(a, b, device):

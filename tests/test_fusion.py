@@ -39,6 +39,8 @@ STEPS = {
     "after a sum": (lambda a: a.sum(axis=0) * 2.0 + 1.0, [(6, 5)], ["sum+multiply+add"]),
     "the sum of what is broadcast": (lambda a: (a.reshape(6, 1) * ow.ones((5,), device=a.device)).sum(), [(6,)],
                                      ["identity_f32+multiply+sum"]),
+    "after the mean of windows": (lambda a: ops.avg_pool2d(a, 2).relu(), [(2, 3, 6, 4)], ["window_sums+multiply+relu"]),
+    "after a fold": (lambda a, b: ops.fold(a, (5, 4), 2) * b, [(1, 12, 12), (1, 3, 5, 4)], ["fold+multiply"]),
     "shapes between": (lambda a, b: (a + 1.0).reshape(5, 6) * b, [(6, 5), (5, 6)], ["add+multiply"]),
     "shapes that do not nest": (
         lambda a, b, c: (a + b).reshape(4, 15) * c, [(6, 10), (10,), (15,)], ["add", "multiply"]

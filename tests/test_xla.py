@@ -130,7 +130,7 @@ def test_a_launch_that_fails_is_named(device, monkeypatch):
     def broken(*_):
         raise ValueError("no such luck")
 
-    monkeypatch.setitem(xla_kernels.REPLACEMENTS, "unfold", broken)
+    monkeypatch.setattr(xla_kernels, "lower_form", broken)
     with pytest.raises(LaunchError, match="'unfold' failed on device 'xla': ValueError: no such luck"):
         ow.ops.unfold(ow.ones((1, 2, 40, 40), device=device), 3).numpy()
 

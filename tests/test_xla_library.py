@@ -7,8 +7,10 @@ from sparse_problems import entries
 
 import optirs_web as ow
 from optirs_web import ops
+from optirs_web.lower.windows import WindowAxis, axis_parameters
 from optirs_web.native_backends.cpu.numpy import library as numpy_library
 from optirs_web.ops.row_kernels import named_row_kernels
+from optirs_web.ops.window_kernels import named_window_kernels
 from optirs_web.runtime.form_kernels import form_kernel
 
 
@@ -51,20 +53,6 @@ def heads(device):
         ops.scaled_dot_product_attention(q, k, v, ow.tensor(added, device=device)),
     )
     ops.scaled_dot_product_attention(q, k, v, ow.tensor(seen, device=device)).read()
-
-
-def windows(device):
-    x = leaf(device, 2, 3, 13, 12)
-    differentiate(
-        ops.conv2d(x, leaf(device, 4, 3, 3, 2), None, stride=(2, 1), padding=(1, 2), dilation=(1, 3)),
-        ops.conv2d(x, leaf(device, 6, 1, 10, 9), None, padding=4, groups=3),
-        ops.max_pool2d(x, 3, 2, 1),
-        ops.max_pool2d(x, (10, 11)),
-        ops.avg_pool2d(x, 2),
-    )
-    holes = random(1, 1, 6, 6)
-    holes[0, 0, 1, 1:3], holes[0, 0, 4:] = np.nan, -np.inf
-    ops.max_pool2d(ow.tensor(holes, device=device), 2, 2).read()
 
 
 def scaled_losses(device):
@@ -133,7 +121,6 @@ PROGRAMS = {
     products: ["matmul"],
     indexing: ["scatter"],
     heads: ["attention", "attention_delta", "attention_grad"],
-    windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],
     scaled_losses: ["unscale", "update_scale", "nonfinite"],
     rows: ["sort_rows", "merge_rows", "sum_rows", "join_rows", "spread_rows", "nonfinite_rows", "unscale_rows"],
     roots: ["batched_matmul", "inverse_root_start"],
@@ -154,7 +141,7 @@ def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, xla, open_devi
     assert comparison.differences == []
 
 
-@pytest.mark.parametrize("program", [indexing, windows, rows], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [indexing, rows], ids=lambda program: program.__name__)
 def test_indices_are_int32_where_jax_has_64_bits_as_well(program, xla, open_device, monkeypatch):
     import jax
     from xla_comparisons import Comparison
@@ -201,6 +188,48 @@ def test_a_kernel_that_reduces_rows_leaves_what_it_leaves_on_the_processor(name,
         traced = jax.jit(lambda *arrays: lower_form(kernel, values, arrays)).trace(*given, *map(np.zeros_like, results))
         assert "callback" not in traced.lower(lowering_platforms=("tpu",)).as_text()
         for want, got in zip(results, traced.lower().compile()(*given, *map(np.zeros_like, results)), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+AXES = [
+    (WindowAxis(7, 13, 3, 2, -1, 1, 1), WindowAxis(4, 12, 10, 1, -2, 1, 1)),
+    (WindowAxis(19, 5, 4, 1, 0, 3, -2), WindowAxis(25, 9, 9, 1, 0, 2, -1)),
+]
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["", "where JAX has 64 bits as well"])
+@pytest.mark.parametrize("axes", AXES, ids=["under taps", "over pixels"])
+@pytest.mark.parametrize("name", named_window_kernels())
+def test_a_kernel_over_windows_leaves_what_it_leaves_on_the_processor(name, axes, wide, xla):
+    import jax
+
+    from optirs_web.native_backends.cpu.numpy.windows import bind_windows
+    from optirs_web.native_backends.xla.windows import TRACED_OF_WINDOWS, lower_windows
+
+    kernel, rng, planes = form_kernel(named_window_kernels()[name], "windows"), np.random.default_rng(0), 3
+    form, (down, across) = kernel.form, axes
+    plane, places, taps = down.size * across.size, down.grid * across.grid, down.taps * across.taps
+    plane_stride, tap_stride = (taps * plane, plane) if name == "fold" else (plane, 0)
+    numbers = places * planes, taps, plane_stride, places, plane_stride, tap_stride, *axis_parameters(axes)
+    values = dict(zip((name for name, _ in kernel.parameters), numbers, strict=True))
+    given = []
+    for read, kind in zip(form.reads, form.kinds, strict=False):
+        size = places * planes if kind == "row" else plane_stride * (1 + planes)
+        of_type = rng.integers(0, 3, size) if read.type == "i32" else rng.standard_normal(size)
+        given.append(of_type.astype({"f32": np.float32, "i32": np.int32}[read.type]))
+    size = places * (planes * (1 if form.reduced else taps) + 1)
+    results = [np.zeros(size, np.float32 if write.type == "f32" else np.int32) for write in form.writes]
+    bind_windows(form, [array.view(np.uint8) for array in (*given, *results)], values)()
+    fixed = {key: value for key, value in values.items() if key not in TRACED_OF_WINDOWS}
+    rest = {key: np.uint32(values[key]) for key in TRACED_OF_WINDOWS}
+    arrays = (*given, *map(np.zeros_like, results))
+    with jax.enable_x64(wide):
+        traced = jax.jit(lambda rest, *arrays: lower_windows(form, fixed | rest, arrays)).trace(rest, *arrays)
+        text = traced.lower(lowering_platforms=("tpu",)).as_text()
+        assert "callback" not in text
+        assert "scatter" not in text
+        for want, got in zip(results, traced.lower().compile()(rest, *arrays), strict=True):
             assert got.dtype == want.dtype
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 

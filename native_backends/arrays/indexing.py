@@ -1,4 +1,4 @@
-"""Routines that add up elements by index: scatter, the largest of windows."""
+"""The routine that adds up elements by index: scatter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from . import Array, Parameters, Results
 
-__all__ = ["ROUTINES", "TRACED"]
+__all__ = ["ROUTINES"]
 
 
 def _is_shared(p: Parameters) -> bool:
@@ -33,18 +33,4 @@ def _scatter(xp: Any, p: Parameters, values: Array, indices: Array, sums: Array)
     return (xp.put(xp.floats(sums), result),)
 
 
-def _window_places(xp: Any, p: Parameters, values: Array, indices: Array, images: Array) -> Results:
-    pixels, windows = p["height"] * p["width"], p["out_height"] * p["out_width"]
-    planes = p["size"] // pixels
-    added, pixel_of_window = (
-        vector[: planes * windows].reshape(planes, windows, 1) for vector in (xp.floats(values), xp.ints(indices))
-    )
-    return (xp.put(xp.floats(images), xp.scattered_sums((planes, pixels, 1), pixel_of_window, added)),)
-
-
-ROUTINES: dict[str, Callable[..., Results]] = {
-    "scatter": _scatter,
-    "window_places": _window_places,
-}
-
-TRACED: dict[str, frozenset[str]] = {"window_places": frozenset({"first"})}
+ROUTINES: dict[str, Callable[..., Results]] = {"scatter": _scatter}

@@ -18,5 +18,5 @@ ROUTINES: dict[str, Callable[..., Results]] = {
     **storage.ROUTINES,
 }
 
-TRACED: dict[str, frozenset[str]] = {**attention.TRACED, **indexing.TRACED, **products.TRACED}
+TRACED: dict[str, frozenset[str]] = {**attention.TRACED, **products.TRACED}
 """The parameters of a routine that may be traced by JAX: they decide no shape."""

@@ -16,6 +16,7 @@ from ...runtime.form_kernels import FormKernel
 from ...wgsl.jax_dialect import JAX
 from ..arrays.jax_arrays import put
 from .bindings import Array
+from .windows import lower_windows
 
 __all__ = ["lower_form"]
 
@@ -62,6 +63,8 @@ def _begin(segments: int, segment: int) -> Array:
 
 def lower_form(kernel: FormKernel, values: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Return the new contents of the arrays that the kernel writes."""
+    if kernel.layout == "windows":
+        return lower_windows(kernel.form, values, arrays)
     form, columns, inner = kernel.form, values["columns"], values["inner"]
     shapes = table_shapes((kernel.elements(values) // (columns * inner), columns, inner))
     reductions, begin = _OF_ROWS, np.zeros((1, 1, 1), np.uint32)

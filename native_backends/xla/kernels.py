@@ -27,6 +27,7 @@ from .forms import lower_form
 from .library import REPLACEMENTS, TRACED
 from .packed import packed
 from .tables import written
+from .windows import TRACED_OF_WINDOWS
 
 __all__ = ["lower", "traced_parameters"]
 
@@ -94,7 +95,9 @@ def traced_parameters(kernel: Kernel) -> dict[str, str]:
 
 
 def _traced(kernel: SourceKernel) -> set[str]:
-    return set(kernel.form.numbers if isinstance(kernel, FormKernel) else TRACED.get(kernel.name, ()))
+    if isinstance(kernel, FormKernel):
+        return {*kernel.form.numbers, *(TRACED_OF_WINDOWS if kernel.layout == "windows" else ())}
+    return set(TRACED.get(kernel.name, ()))
 
 
 def _traced_of_map(kernel: MapKernel | FusedKernel) -> set[str]:

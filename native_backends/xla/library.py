@@ -16,7 +16,6 @@ from typing import Any
 from jax import Array
 
 from ..arrays import jax_arrays, routines
-from . import windows
 
 __all__ = ["REPLACEMENTS", "TRACED", "Parameters", "Results"]
 
@@ -25,11 +24,7 @@ Results = tuple[Array, ...]
 
 
 REPLACEMENTS: dict[str, Callable[..., Results]] = {
-    **{name: partial(routine, jax_arrays) for name, routine in routines.ROUTINES.items()},
-    **windows.REPLACEMENTS,
+    name: partial(routine, jax_arrays) for name, routine in routines.ROUTINES.items()
 }
 
-TRACED: dict[str, frozenset[str]] = {
-    **windows.TRACED,
-    **routines.TRACED,
-}
+TRACED = routines.TRACED

@@ -1,8 +1,9 @@
-"""Windows that slide over images, in JAX: slices for the taps along one axis, then along the other."""
+"""Kernels over windows that slide over planes: slices for the taps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,184 +11,151 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..arrays.jax_arrays import floats, put, strided
+from ...kernel import Kernel
+from ...lower.windows import WindowAxis
+from ..arrays.jax_arrays import put, strided
 
-__all__ = ["REPLACEMENTS", "TRACED"]
-
-Parameters = Mapping[str, Any]
-Results = tuple[Array, ...]
+__all__ = ["TRACED_OF_WINDOWS", "lower_windows"]
 
 _UNROLLED = 8
 """Taps along an axis that are written out; more are a loop."""
 
+TRACED_OF_WINDOWS = frozenset({"first", "first_result"})
+"""Parameters that need not be known to compile."""
 
-class _Axis(NamedTuple):
-    """The windows along one axis.
 
-    Attributes:
-        number: of the axis, from the end.
-        size: pixels.
-        windows: how many there are.
-        taps: of a window.
-        step: from one window to the next.
-        spacing: from one tap to the next.
-        before: pixels of padding.
-    """
+class _Axis:
+    """One axis of planes, which is the axis `number` of arrays, from their end."""
 
-    number: int
-    size: int
-    windows: int
-    taps: int
-    step: int
-    spacing: int
-    before: int
+    def __init__(self, axis: WindowAxis, number: int) -> None:
+        self.axis = axis
+        self.number = number
+        self.reach = (axis.grid - 1) * axis.step + 1  # positions from the first window's tap to the last one's
+        self.lowest = axis.start + min(0, (axis.taps - 1) * axis.tap_step)  # position that has a tap
+        self.positions = self.reach + (axis.taps - 1) * abs(axis.tap_step)
 
-    @property
-    def reach(self) -> int:
-        """Pixels from the first window's tap to the last window's, both included."""
-        return (self.windows - 1) * self.step + 1
-
-    @property
-    def padded_size(self) -> int:
-        """Pixels from the first tap of all to the last, both included."""
-        return self.reach + (self.taps - 1) * self.spacing
-
-    def _pad(self, array: Array, before: int, after: int, between: int, fill: float) -> Array:
+    def spread(self, array: Array, fill: float = 0) -> Array:
+        """Return an array with an element for each position from the lowest to the highest that has a tap."""
+        size = (self.axis.size - 1) * self.axis.spacing + 1
         edges = [(0, 0, 0)] * array.ndim
-        edges[self.number] = (before, after, between)
+        edges[self.number] = (-self.lowest, self.positions + self.lowest - size, self.axis.spacing - 1)
         return lax.pad(array, np.asarray(fill, array.dtype), edges)
 
-    def padded(self, images: Array, fill: float = 0) -> Array:
-        """Return the images padded with the pixels under taps beyond their edges, without those under no tap."""
-        return self._pad(images, self.before, self.padded_size - self.size - self.before, 0, fill)
+    def under(self, spread: Array, tap: Any) -> Array:
+        """Return the element under a tap of each window."""
+        first = self.axis.start + tap * self.axis.tap_step - self.lowest
+        part = lax.dynamic_slice_in_dim(spread, first, self.reach, self.number)
+        return lax.slice_in_dim(part, 0, self.reach, self.axis.step, self.number)
 
-    def under(self, padded: Array, tap: Any) -> Array:
-        """Return the pixel under a tap of each window."""
-        part = lax.dynamic_slice_in_dim(padded, tap * self.spacing, self.reach, self.number)
-        return lax.slice_in_dim(part, 0, self.reach, self.step, self.number)
+    def is_there(self, tap: Any) -> Array:
+        """Return for each window along the axis whether it has an element under a tap."""
+        position = lax.iota(np.int32, self.axis.grid) * self.axis.step + self.axis.start + tap * self.axis.tap_step
+        end = self.axis.size * self.axis.spacing
+        is_there: Array = (position >= 0) & (position < end) & (position % self.axis.spacing == 0)
+        return is_there
 
-    def unfold(self, images: Array, axis: int) -> Array:
-        """Return the pixel under each tap of each window; the taps are a new axis, `axis`."""
-        padded = self.padded(images)
-        if self.taps > _UNROLLED:
-            return jax.vmap(lambda tap: self.under(padded, tap), out_axes=axis)(jnp.arange(self.taps))
-        return jnp.stack([self.under(padded, tap) for tap in range(self.taps)], axis)
+    def unfold(self, array: Array, number: int) -> Array:
+        """Return the element under each tap of each window; the taps are a new axis, `number`."""
+        spread = self.spread(array)
+        if self.axis.taps > _UNROLLED:
+            return jax.vmap(lambda tap: self.under(spread, tap), out_axes=number)(jnp.arange(self.axis.taps))
+        return jnp.stack([self.under(spread, tap) for tap in range(self.axis.taps)], number)
 
-    def fold(self, values: Array, axis: int) -> Array:
-        """Return for each pixel the sum over the taps that it is under: the transpose of `unfold`."""
-        shape = list(values.shape[:axis] + values.shape[axis + 1 :])
-        shape[self.number] = self.padded_size
+    def total(self, array: Array, number: int = 0) -> Array:
+        """Return the sum of the elements under the taps of each window.
+
+        Args:
+            array: of elements.
+            number: of the axis of taps, if the array has an element of its own for each; 0 if it has not.
+        """
+        shape = list(array.shape)
+        shape[self.number] = self.axis.grid
+        if number:
+            del shape[number]
+        shared = None if number else self.spread(array)
 
         def add_tap(tap: Any, sums: Array) -> Array:
-            of_tap = lax.dynamic_index_in_dim(values, tap, axis, keepdims=False)
-            first = tap * self.spacing
-            part = lax.dynamic_slice_in_dim(sums, first, self.reach, self.number)
-            part += self._pad(of_tap, 0, 0, self.step - 1, 0)
-            return lax.dynamic_update_slice_in_dim(sums, part, first, self.number)
+            spread = shared
+            if spread is None:
+                spread = self.spread(lax.dynamic_index_in_dim(array, tap, number, keepdims=False))
+            return sums + self.under(spread, tap)
 
-        sums = self.loop(add_tap, jnp.zeros(shape, values.dtype))
-        return self._pad(sums, -self.before, self.size + self.before - self.padded_size, 0, 0)
-
-    def pixels(self, tap: Any) -> Array:
-        """Return the index of the pixel under a tap of each window, along the axis; it may be outside."""
-        pixels: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
-        return pixels
+        return self.loop(add_tap, jnp.zeros(shape, array.dtype))
 
     def loop(self, body: Callable[[Any, Any], Any], start: Any) -> Any:
         """Return the result of `body(tap, value)` applied for each tap in order, from `start` on."""
-        if self.taps > _UNROLLED:
-            return lax.fori_loop(0, self.taps, body, start)
-        for tap in range(self.taps):
+        if self.axis.taps > _UNROLLED:
+            return lax.fori_loop(0, self.axis.taps, body, start)
+        for tap in range(self.axis.taps):
             start = body(tap, start)
         return start
 
 
-def _axes(p: Parameters) -> tuple[_Axis, _Axis]:
-    return (
-        _Axis(-2, p["height"], p["out_height"], p["kernel_height"], p["stride_height"], p["dilation_height"], p["top"]),
-        _Axis(-1, p["width"], p["out_width"], p["kernel_width"], p["stride_width"], p["dilation_width"], p["left"]),
-    )
-
-
-def _images(p: Parameters, array: Array, planes: int) -> Array:
-    shape = (planes, p["height"], p["width"])
-    return strided(floats(array), p["first"], shape, (p["height"] * p["width"], p["width"], 1))
-
-
-def _planes(p: Parameters) -> int:
-    """Return the number of images, where there is a result for each window."""
-    return int(p["size"] // (p["out_height"] * p["out_width"]))
-
-
-def _unfold(p: Parameters, images: Array, columns: Array) -> Results:
-    down, across = _axes(p)
-    source = _images(p, images, _planes(p))
-    return (put(columns, across.unfold(down.unfold(source, 1), 2)),)
-
-
-def _fold(p: Parameters, columns: Array, images: Array) -> Results:
-    down, across = _axes(p)
-    planes = p["size"] // (down.size * across.size)
-    strides = p["plane_stride"], p["tap_stride"] * across.taps, p["tap_stride"], across.windows, 1
-    shape = planes, down.taps, across.taps, down.windows, across.windows
-    values = strided(floats(columns), 0, shape, strides)
-    return (put(images, down.fold(across.fold(values, 2), 1), p["first"]),)
-
-
-def _window_sums(p: Parameters, images: Array, sums: Array) -> Results:
-    values = _images(p, images, _planes(p))
-    for axis in _axes(p):
-        values = axis.unfold(values, 0).sum(axis=0)
-    return (put(sums, values),)
-
-
 class _Best(NamedTuple):
-    """The largest pixel so far, and its index in the image; -1 before any."""
+    """The largest element so far, and its tap; -1 before any."""
 
     value: Array
-    pixel: Array
+    tap: Array
 
-    def or_(self, value: Array, pixel: Array) -> _Best:
-        """Return the larger of this and another, whose index is negative where there is none.
+    def or_(self, value: Array, tap: Array) -> _Best:
+        """Return the larger of this and another, whose tap is negative where there is none.
 
-        Of equal ones it is the first, and NaN is larger than all.
+        Of equal ones it is the first, but the last NaN, which comes before all.
         """
         is_larger = (value > self.value) & ~jnp.isnan(self.value)
-        is_next = (pixel >= 0) & ((self.pixel < 0) | jnp.isnan(value) | is_larger)
-        return _Best(jnp.where(is_next, value, self.value), jnp.where(is_next, pixel, self.pixel))
+        is_next = (tap >= 0) & ((self.tap < 0) | is_larger | jnp.isnan(value))
+        return _Best(jnp.where(is_next, value, self.value), jnp.where(is_next, tap, self.tap))
 
 
-def _window_largest(p: Parameters, images: Array, values: Array, indices: Array) -> Results:
-    down, across = _axes(p)
-    planes = _planes(p)
+def _largest(down: _Axis, across: _Axis, elements: Array) -> _Best:
+    """Return the largest element of each window and its tap: those of rows first."""
 
     def none(rows: int) -> _Best:
-        shape = planes, rows, across.windows
-        return _Best(jnp.full(shape, -jnp.inf, jnp.float32), jnp.full(shape, -1, jnp.int32))
+        shape = len(elements), rows, across.axis.grid
+        return _Best(jnp.full(shape, -np.inf, np.float32), jnp.full(shape, -1, np.int32))
 
-    padded = across.padded(_images(p, images, planes))
+    spread = across.spread(elements)
 
     def step_across(tap: Any, best: _Best) -> _Best:
-        x = across.pixels(tap)
-        return best.or_(across.under(padded, tap), jnp.where(x < across.size, x, -1))
+        return best.or_(across.under(spread, tap), jnp.where(across.is_there(tap), tap, -1))
 
-    of_rows = across.loop(step_across, none(down.size))
-    padded_values, padded_pixels = down.padded(of_rows.value), down.padded(of_rows.pixel, -1)
+    of_rows: _Best = across.loop(step_across, none(down.axis.size))
+    values, taps = down.spread(of_rows.value), down.spread(of_rows.tap, -1)
 
     def step_down(tap: Any, best: _Best) -> _Best:
-        x = down.under(padded_pixels, tap)
-        pixel = jnp.where(x >= 0, down.pixels(tap)[:, None] * across.size + x, -1)
-        return best.or_(down.under(padded_values, tap), pixel)
+        of_row = down.under(taps, tap)
+        return best.or_(down.under(values, tap), jnp.where(of_row >= 0, of_row + tap * across.axis.taps, -1))
 
-    best = down.loop(step_down, none(down.windows))
-    return put(values, best.value), put(indices, best.pixel)
+    best: _Best = down.loop(step_down, none(down.axis.grid))
+    return best
 
 
-REPLACEMENTS: dict[str, Callable[..., Results]] = {
-    "fold": _fold,
-    "unfold": _unfold,
-    "window_largest": _window_largest,
-    "window_sums": _window_sums,
-}
-
-TRACED: dict[str, frozenset[str]] = {name: frozenset({"first"}) for name in REPLACEMENTS}
+def lower_windows(form: Kernel, values: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Return the new contents of the arrays that a kernel in the layout of windows writes."""
+    down, across = (_Axis(axis, number) for axis, number in zip(WindowAxis.both(values), (-2, -1), strict=True))
+    grid, plane, taps = zip(down.axis[:3], across.axis[:3], strict=True)
+    planes, rows = values["rows"] // math.prod(grid), (values["plane_stride"], plane[1], 1)
+    written = arrays[len(form.reads) :]
+    part = next((part for _, part in form.computed if part.over), None)
+    if values["tap_stride"]:
+        strides = values["plane_stride"], taps[1] * values["tap_stride"], values["tap_stride"], plane[1], 1
+        of_taps = strided(arrays[0], values["first"], (planes, *taps, *plane), strides)
+        results: Sequence[Array] = [down.total(across.total(of_taps, 2), 1)]
+    else:
+        elements = strided(arrays[0], values["first"], (planes, *plane), rows)
+        tap = lax.iota(np.int32, math.prod(taps)).reshape(1, *taps, 1, 1)
+        if part is None:
+            results = [across.unfold(down.unfold(elements, 1), 2)]
+        elif part.combine == "argmax":
+            results = _largest(down, across, elements)
+        elif not part.at:
+            results = [down.total(across.total(elements))]
+        elif form.kind_of(part.at) == "element":
+            place = strided(arrays[1], values["first"], (planes, *plane), rows)
+            chosen = jnp.where(place[:, None, None] == tap, elements[:, None, None], np.float32(0))
+            results = [down.total(across.total(chosen, 2), 1)]
+        else:
+            place = arrays[1][: planes * math.prod(grid)].reshape(planes, 1, 1, *grid)
+            unfolded = across.unfold(down.unfold(elements, 1), 2)
+            results = [jnp.where(place == tap, unfolded, np.float32(0)).sum(axis=(1, 2))]
+    return tuple(put(old, new, values["first_result"]) for old, new in zip(written, results, strict=True))

@@ -11,7 +11,9 @@ import click
 from ..errors import ShaderError
 from ..kernel import Kernel as Form
 from ..lower.maps import SpanForm
+from ..lower.shader import Layout
 from ..ops.row_kernels import named_row_kernels
+from ..ops.window_kernels import named_window_kernels
 from ..runtime.form_kernels import form_kernel
 from ..runtime.kernels import Kernel, cooperative
 from ..runtime.map_kernels import elementwise, gather, join, place
@@ -63,8 +65,8 @@ def _cooperative(name: str) -> Source:
     return Source("kernels", name, lambda flags, _: cooperative(name, **flags), {})
 
 
-def _row_kernel(form: Form) -> Source:
-    return Source(*form.file, lambda flags, _: form_kernel(form, "adjacent", **flags), {})
+def _row_kernel(form: Form, layout: Layout) -> Source:
+    return Source(*form.file, lambda flags, _: form_kernel(form, layout, **flags), {})
 
 
 def _map_function(file: str, function: syntax.Function) -> Source:
@@ -118,7 +120,8 @@ def sources() -> dict[str, dict[str, Source]]:
     }
     return {
         "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
-        "row kernels": {name: _row_kernel(form) for name, form in named_row_kernels().items()},
+        "row kernels": {name: _row_kernel(form, "adjacent") for name, form in named_row_kernels().items()},
+        "kernels over windows": {name: _row_kernel(form, "windows") for name, form in named_window_kernels().items()},
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
         "schedules": {"plateau": Source("schedules", "plateau", lambda *_: OptionKernel.of("plateau"), {})},
         "elementwise functions": functions,

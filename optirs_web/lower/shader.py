@@ -22,10 +22,21 @@ from ..errors import UnsupportedError
 from ..kernel import BEGIN, COUNT, SIZE, Kernel, Part, Read, Take, Value
 from ..wgsl import shell, syntax
 
-__all__ = ["Layout", "need_row_kernel", "row_bindings", "row_parameters", "row_source"]
+__all__ = [
+    "Layout",
+    "Scope",
+    "hooks_of",
+    "imports_of",
+    "need_row_kernel",
+    "row_bindings",
+    "row_parameters",
+    "row_source",
+    "store",
+]
 
-Layout = Literal["adjacent", "strided", "segments"]
-"""How the elements of a row are stored: next to each other, or `inner` apart; or of a segment of it, either way."""
+Layout = Literal["adjacent", "strided", "segments", "windows"]
+"""How the elements of a row are stored: next to each other, or `inner` apart; of a segment of it, either way; or where
+taps of a window lie, see `windows`."""
 
 _PARAMETERS = (("rows", "u32"), ("columns", "u32"), ("inner", "u32"), ("groups", "u32"))
 
@@ -84,6 +95,9 @@ class _Indexing(NamedTuple):
     columns: str
 
 
+_OF_ROWS = frozenset({-1})
+_PROVIDED = {SIZE: "f32(parameters.columns)", COUNT: "parameters.columns", BEGIN: "segment"}
+
 _ALL_COLUMNS = """\
 const segment = 0u;
 let end = select(0u, parameters.columns, row < parameters.rows);"""
@@ -118,6 +132,7 @@ def need_row_kernel(kernel: Kernel, layout: Layout) -> None:
     reductions = {part.over for _, part in kernel.computed if part.over}
     written = {value.level for value in kernel.written.values()}
     is_of_rows = kernel.rank == 2 and reductions == {(-1,)} and "number" not in kernel.kinds[: len(kernel.reads)]
+    is_of_rows &= not any(part.at for _, part in kernel.computed)
     if not is_of_rows or not written <= {frozenset(), frozenset({-1})}:
         raise UnsupportedError(
             f"kernel '{kernel.name}': it has to reduce the rows of a matrix, read values of elements, rows or columns, "
@@ -154,18 +169,18 @@ def row_source(kernel: Kernel, layout: Layout = "adjacent") -> str:
         UnsupportedError: a function of the kernel has the name of a variable of the shader.
     """
     indexing = _INDEXINGS[layout]
-    rows = _Scope(kernel, indexing)
+    rows = Scope(kernel, indexing.element)
     for together in _passes(kernel):
         _reduce(together, rows)
     elements = rows.elements()
     per_element = [
-        _store(kernel, array, indexing.element.format("column"), elements.name_of(value.name))
+        store(kernel, array, indexing.element.format("column"), elements.name_of(value.name))
         for array, value in kernel.written.items()
         if not value.level
     ]
     last = rows.at_end()
     per_row = [
-        _store(kernel, array, "row", last.name_of(value.name)) for array, value in kernel.written.items() if value.level
+        store(kernel, array, "row", last.name_of(value.name)) for array, value in kernel.written.items() if value.level
     ]
     body = [*rows.statements, elements.in_pass(*per_element)] if per_element else rows.statements
     if per_row:
@@ -178,11 +193,12 @@ def row_source(kernel: Kernel, layout: Layout = "adjacent") -> str:
     return text
 
 
-def _store(kernel: Kernel, array: str, at: str, value: str) -> str:
+def store(kernel: Kernel, array: str, at: str, value: str) -> str:
+    """Return the statement that keeps a value in an array."""
     return f"stored({value}, {at});" if len(kernel.writes) == 1 else f"{array}_values[{at}] = {value};"
 
 
-def _hooks(kernel: Kernel) -> str:
+def hooks_of(kernel: Kernel) -> str:
     """Return the functions that load the only operand and store the only result, which let fusion in."""
     hooks = ""
     if len(kernel.reads) == 1:
@@ -211,29 +227,31 @@ def _passes(kernel: Kernel) -> Iterator[list[Part]]:
     return (passes[number] for number in sorted(passes))
 
 
-class _Scope:
+class Scope:
     """Statements of one block of the shader, and the values that they have computed.
 
     Args:
         kernel: whose values.
-        indexing: of its elements.
+        element: the index of an element, given its column.
+        row: that of what an array has for the row.
         outer: the block around it, where the values of a row are computed.
     """
 
-    def __init__(self, kernel: Kernel, indexing: _Indexing, outer: _Scope | None = None) -> None:
+    def __init__(self, kernel: Kernel, element: str, row: str = "own_row", outer: Scope | None = None) -> None:
         self.kernel = kernel
-        self.indexing = indexing
+        self.element = element
+        self.row = row
         self.outer = outer
         self.statements: list[str] = []
         self.known: set[str] = set()
 
-    def elements(self) -> _Scope:
+    def elements(self) -> Scope:
         """Return the block of a pass over the elements."""
-        return _Scope(self.kernel, self.indexing, self)
+        return Scope(self.kernel, self.element, self.row, self)
 
-    def at_end(self) -> _Scope:
+    def at_end(self) -> Scope:
         """Return the block of the first invocation of a group, at the end, where a row's results are stored."""
-        block = _Scope(self.kernel, self.indexing)
+        block = Scope(self.kernel, self.element, self.row)
         block.known = set(self.known)
         return block
 
@@ -244,11 +262,10 @@ class _Scope:
 
     def name_of(self, value: str) -> str:
         """Return the variable that has a value, computed in the outermost block that can."""
-        if self.outer is not None and self.kernel.values[value].level >= frozenset(self.kernel.reduced):
+        if self.outer is not None and self.kernel.values[value].level >= _OF_ROWS:
             return self.outer.name_of(value)
         if self.kernel.values[value].source is None:
-            names = {SIZE: "f32(parameters.columns)", COUNT: "parameters.columns", BEGIN: "segment"}
-            return names.get(value, f"parameters.{value}")
+            return _PROVIDED.get(value, f"parameters.{value}")
         if value not in self.known:
             self.declare(value, self._expression(self.kernel.values[value]))
         return f"v_{value}"
@@ -274,11 +291,11 @@ class _Scope:
     def _load(self, array: str, column: str) -> str:
         """Return the element of an array that a row has in a column."""
         kind = self.kernel.kind_of(array)
-        at = {"element": self.indexing.element.format(column), "column": column, "row": "own_row"}[kind]
+        at = {"element": self.element.format(column), "column": column, "row": self.row}[kind]
         return f"loaded({at})" if len(self.kernel.reads) == 1 else f"{array}_values[{at}]"
 
 
-def _reduce(together: Sequence[Part], rows: _Scope) -> None:
+def _reduce(together: Sequence[Part], rows: Scope) -> None:
     """Add the pass that finds some reductions."""
     elements, updates, online = rows.elements(), list[str](), rows.kernel.online
     shares = online.shares if online else {}
@@ -298,7 +315,7 @@ def _reduce(together: Sequence[Part], rows: _Scope) -> None:
         rows.declare(part.function, _COMBINE[part.combine].combined.format(found) if found else "0.0")
 
 
-def _imports(kernel: Kernel) -> str:
+def imports_of(kernel: Kernel) -> str:
     """Return the imports of functions, from where they are declared."""
     paths = {
         name: import_.path
@@ -315,7 +332,7 @@ def _imports(kernel: Kernel) -> str:
     )
 
 
-def _imports_of_reductions(kernel: Kernel) -> str:
+def imports_of_reductions(kernel: Kernel) -> str:
     of_group, extremes = set[str](), set[str]()
     for value in kernel.values.values():
         if value.part and value.part.over:
@@ -342,16 +359,16 @@ def _file(kernel: Kernel, layout: Layout, body: str) -> str:
     bindings, indexing = row_bindings(kernel), _INDEXINGS[layout]
     segments = "let segments = (parameters.columns + parameters.segment - 1u) / parameters.segment;\n"
     return f"""\
-{_imports(kernel)}
+{imports_of(kernel)}
 import package::lib::workgroup::{{PASS_INVOCATIONS, WORKGROUP}};
-{_imports_of_reductions(kernel)}
+{imports_of_reductions(kernel)}
 
 struct RowParameters {{ {parameters} }}
 
 {shell.storage(bindings)}
 @group(0) @binding({len(bindings)}) var<uniform> parameters: RowParameters;
 
-{_hooks(kernel)}@compute @workgroup_size(WORKGROUP)
+{hooks_of(kernel)}@compute @workgroup_size(WORKGROUP)
 fn main({shell.GRID_PARAMETERS}) {{
     let groups = parameters.groups;
     let group_size = WORKGROUP / groups;

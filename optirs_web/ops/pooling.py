@@ -11,9 +11,9 @@ from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply
 from .creation import ones
 from .launch import contiguous
-from .lookup import elementwise, looked_up
 from .shape import reshape
-from .windows import Windows, as_images, fold_into, pair, run, windows_over
+from .window_kernels import CHOSEN_PIXELS, TO_CHOSEN_PIXELS, WINDOW_LARGEST, WINDOW_SUMS, launch_windows
+from .windows import Windows, as_images, fold_into, pair, windows_over
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]
 
@@ -60,25 +60,27 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0
     w = _pooling("max_pool2d", images, kernel_size, stride, padding, dilation)
     planes = images.shape[0] * images.shape[1]
     shape = (*images.shape[:2], *w.grid)
-    result, positions = empty(shape, FLOAT32, x.device), empty((planes, w.windows), INT32, x.device)
+    result, places = empty(shape, FLOAT32, x.device), empty(shape, INT32, x.device)
     if images.size:
-        run("window_largest", [contiguous(images.detach())], [result, positions], w, planes)
-    result = record(result, (images, lambda g, _: _to_positions(g, positions, w)))
+        launch_windows(WINDOW_LARGEST, [result, places], [contiguous(images.detach())], w.under_taps, planes)
+    result = record(result, (images, lambda g, _: _to_chosen_pixels(g, places, w)))
     return result if x.ndim == 4 else reshape(result, shape[1:])
 
 
-def _to_positions(g: Tensor, positions: Tensor, w: Windows) -> Tensor:
+def _to_chosen_pixels(g: Tensor, places: Tensor, w: Windows) -> Tensor:
     """Return images whose pixels are sums of g over the windows that chose them. Gradient: the chosen pixels of it."""
     result = empty((*g.shape[:2], *w.size), FLOAT32, g.device)
-    run("window_places", [contiguous(g.detach()), positions], [result], w, positions.shape[0])
-    return record(result, (g, lambda v, _: _at_positions(v, positions, w)))
+    planes = g.shape[0] * g.shape[1]
+    launch_windows(TO_CHOSEN_PIXELS, [result], [contiguous(g.detach()), places], w.over_pixels, planes)
+    return record(result, (g, lambda v, _: _chosen_pixels(v, places, w)))
 
 
-def _at_positions(v: Tensor, positions: Tensor, w: Windows) -> Tensor:
-    flat = reshape(v.detach(), (positions.shape[0], w.pixels))
-    values = looked_up(flat, elementwise(positions, flat.shape, 1), positions.shape, 0)
-    result = Tensor(values.view, (*v.shape[:2], *w.grid), FLOAT32)
-    return record(result, (v, lambda g, _: _to_positions(g, positions, w)))
+def _chosen_pixels(v: Tensor, places: Tensor, w: Windows) -> Tensor:
+    """Return the pixel of v that each window chose. Gradient: g, to these."""
+    result = empty((*v.shape[:2], *w.grid), FLOAT32, v.device)
+    planes = v.shape[0] * v.shape[1]
+    launch_windows(CHOSEN_PIXELS, [result], [contiguous(v.detach()), places], w.under_taps, planes)
+    return record(result, (v, lambda g, _: _to_chosen_pixels(g, places, w)))
 
 
 def avg_pool2d(
@@ -117,7 +119,7 @@ def _sums(x: Tensor, w: Windows) -> Tensor:
     """Return the sum of each window's pixels. Gradient: each pixel gets g of all windows that contain it."""
     result = empty((*x.shape[:2], *w.grid), FLOAT32, x.device)
     if x.size:
-        run("window_sums", [contiguous(x.detach())], [result], w, x.shape[0] * x.shape[1])
+        launch_windows(WINDOW_SUMS, [result], [contiguous(x.detach())], w.under_taps, x.shape[0] * x.shape[1])
     return record(result, (x, lambda g, _: _shared_out(g, w)))
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..autograd import record
-from ..errors import DeviceLimitError, ShapeError
+from ..errors import ShapeError
+from ..lower.windows import WindowAxis
 from ..runtime.dtypes import FLOAT32
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full
 from .launch import contiguous, need_float32
-from .limits import compute_part, fits, in_parts, part_along
 from .shape import reshape
+from .window_kernels import FOLD, UNFOLD, launch_windows
 
-__all__ = ["Pair", "Windows", "as_images", "columns_of", "fold", "fold_into", "pair", "run", "unfold", "windows_over"]
-
-_THREADS = 256
+__all__ = ["Pair", "Windows", "as_images", "columns_of", "fold", "fold_into", "pair", "unfold", "windows_over"]
 
 Pair = tuple[int, int]
+Axes = tuple[WindowAxis, WindowAxis]
 
 
 class Windows(NamedTuple):
@@ -58,9 +58,39 @@ class Windows(NamedTuple):
         return self.kernel[0] * self.kernel[1]
 
     @property
+    def under_taps(self) -> Axes:
+        """Where the pixels lie that a window's taps are over."""
+        return _under_taps(self)
+
+    @property
+    def over_pixels(self) -> Axes:
+        """Where the windows lie whose taps are over a pixel."""
+        return _over_pixels(self)
+
+    @property
     def is_pixelwise(self) -> bool:
         """Return whether each window is one pixel, and each pixel has one."""
         return self.kernel == (1, 1) and self.grid == self.size and self.before == (0, 0) and self.stride == (1, 1)
+
+
+@lru_cache
+def _under_taps(w: Windows) -> Axes:
+    each = zip(w.grid, w.size, w.kernel, w.stride, w.before, w.dilation, strict=True)
+    down, across = (
+        WindowAxis(grid, size, taps, stride, -before, 1, dilation)
+        for grid, size, taps, stride, before, dilation in each
+    )
+    return down, across
+
+
+@lru_cache
+def _over_pixels(w: Windows) -> Axes:
+    each = zip(w.size, w.grid, w.kernel, w.stride, w.before, w.dilation, strict=True)
+    down, across = (
+        WindowAxis(size, grid, taps, 1, before, stride, -dilation)
+        for size, grid, taps, stride, before, dilation in each
+    )
+    return down, across
 
 
 def pair(value: Any, name: str, least: int) -> Pair:
@@ -112,56 +142,12 @@ def as_images(operation: str, x: Tensor) -> Tensor:
     return x if x.ndim == 4 else reshape(x, (1, *x.shape))
 
 
-def run(
-    kernel: str, operands: list[Tensor], results: list[Tensor], w: Windows, planes: int, first_plane: int = 0,
-    plane_stride: int = 0, tap_stride: int = 0,
-) -> None:  # fmt: skip
-    """Enqueue a kernel over the windows of `planes` planes of the images, from `first_plane` on; see windows.wgsl.
-
-    Raises:
-        DeviceLimitError: a window has more taps than a loop of the device has iterations.
-    """
-    device = results[0].device
-    iterations = w.kernel[0] * (w.kernel[1] + 2)  # with those that leave the loops over a row, and over the rows
-    if iterations > device.capabilities.max_iterations:
-        raise DeviceLimitError(kernel, iterations, device.capabilities.max_iterations, device.name, "iterations")
-
-    def dispatch(results: Sequence[Tensor], operands: Sequence[Tensor], planes: int, first_plane: int = 0) -> None:
-        size = {"fold": planes * w.pixels, "unfold": planes * w.windows}.get(kernel, results[0].size)
-        views = [tensor.view for tensor in (*operands, *results)]
-        parameters = (
-            size, first_plane * w.pixels, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before,
-            *w.dilation,
-        )  # fmt: skip
-        device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
-
-    def run_part(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        dispatch(results, operands, results[0].shape[0])
-
-    if fits(*(tensor.view for tensor in (*operands, *results))):
-        dispatch(results, operands, planes, first_plane)
-    elif kernel == "fold":
-        columns = _planes(operands[0], planes)
-        whole = _planes(results[0], results[0].size // w.pixels)
-        compute_part(whole, 0, first_plane, planes, lambda target: in_parts([target], [columns], 1, run_part))
-    else:
-        matrices = [
-            _planes(operand, operand.size // w.pixels if kernel == "unfold" else planes) for operand in operands
-        ]
-        parts = [part_along(matrix, 0, first_plane, planes) for matrix in matrices]
-        in_parts([_planes(result, planes) for result in results], parts, 1, run_part)
-
-
-def _planes(x: Tensor, count: int) -> Tensor:
-    return Tensor(x.view, (count, x.size // count), x.dtype)
-
-
 def columns_of(x: Tensor, w: Windows, first_plane: int, planes: int) -> Tensor:
     """Return the pixels under the taps, (planes, taps, windows), of contiguous images from a plane on. No history."""
     if w.is_pixelwise and planes * w.pixels == x.size:
         return Tensor(x.view, (planes, 1, w.pixels), x.dtype)
     result = empty((planes, w.taps, w.windows), x.dtype, x.device)
-    run("unfold", [x], [result], w, planes, first_plane)
+    launch_windows(UNFOLD, [result], [x], w.under_taps, planes, first=first_plane)
     return result
 
 
@@ -169,10 +155,8 @@ def fold_into(
     result: Tensor, columns: Tensor, w: Windows, first_plane: int, planes: int, *, is_shared: bool = False
 ) -> None:
     """Sum contiguous columns into images, from a plane on; `is_shared`: all taps of a window have one value."""
-    if is_shared:
-        run("fold", [columns], [result], w, planes, first_plane, w.windows, 0)
-    else:
-        run("fold", [columns], [result], w, planes, first_plane, w.taps * w.windows, w.windows)
+    strides = None if is_shared else (w.taps * w.windows, w.windows)
+    launch_windows(FOLD, [result], [columns], w.over_pixels, planes, strides, first_result=first_plane)
 
 
 def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:

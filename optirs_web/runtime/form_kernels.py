@@ -8,6 +8,7 @@ from typing import Any
 
 from ..kernel import Kernel as Form
 from ..lower.shader import Layout, need_row_kernel, row_bindings, row_parameters, row_source
+from ..lower.windows import need_window_kernel, window_parameters, window_source
 from ..wgsl import parse, syntax
 from .kernels import Binding, SourceKernel, bindings_of
 
@@ -22,15 +23,18 @@ class FormKernel(SourceKernel):
         layout: of the elements of a row; see `lower.shader`.
     """
 
-    overwrites = True
     stays_in_bounds = True  # what is read and written are elements of rows that there are
 
     def __init__(self, form: Form, layout: Layout, constants: Mapping[str, Any]) -> None:
         """Use `form_kernel`, which makes each kernel once."""
-        need_row_kernel(form, layout)
+        if layout == "windows":
+            need_window_kernel(form)
+        else:
+            need_row_kernel(form, layout)
         super().__init__(form.name, constants)
         self.form = form
         self.layout = layout
+        self.overwrites = layout != "windows"  # which may be over some planes
 
     @cached_property
     def source(self) -> syntax.Module:
@@ -44,7 +48,7 @@ class FormKernel(SourceKernel):
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Those of rows, then the numbers that the form needs."""
-        return row_parameters(self.form, self.layout)
+        return window_parameters(self.form) if self.layout == "windows" else row_parameters(self.form, self.layout)
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
@@ -52,7 +56,7 @@ class FormKernel(SourceKernel):
         return bindings_of(row_bindings(self.form))
 
     def elements(self, parameters: Mapping[str, Any]) -> int:
-        """Return the number of elements of all rows, by the parameters of a dispatch."""
+        """Return the number of elements of all rows, by the parameters of a dispatch; of windows that of their taps."""
         columns = int(parameters["columns"])
         segments = -(-columns // parameters["segment"]) if self.layout == "segments" else 1
         return int(parameters["rows"]) // segments * columns
@@ -60,7 +64,8 @@ class FormKernel(SourceKernel):
 
 @cache
 def _source(form: Form, layout: Layout) -> syntax.Module:
-    return parse(row_source(form, layout), f"<generated {form.name}>")
+    text = window_source(form) if layout == "windows" else row_source(form, layout)
+    return parse(text, f"<generated {form.name}>")
 
 
 @cache

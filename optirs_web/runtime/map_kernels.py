@@ -37,14 +37,18 @@ __all__ = [
 
 _OF_ROWS = {"stored": Hook("stored", "result_values", "RowParameters")}
 HOOKS = {
+    "chosen_pixels": _OF_ROWS,
     "convolution": {"stored": Hook("stored", "c", "ConvolutionParameters")},
     "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
     "convolution_quads": {"stored": Hook("stored", "c", "QuadConvolutionParameters")},
+    "fold": _OF_ROWS,
     "layer_norm_grad": _OF_ROWS,
     "log_softmax_grad": _OF_ROWS,
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters", ("rows", "columns"))},
     "softmax_grad": _OF_ROWS,
     "sum": {"loaded": Hook("loaded", "x_values", "RowParameters"), **_OF_ROWS},
+    "to_chosen_pixels": _OF_ROWS,
+    "window_sums": _OF_ROWS,
 }
 """The kernels that let map functions in, and where."""
 

@@ -111,7 +111,7 @@ PYTHON_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (
 
 def _python(kernel: Kernel, target: str) -> str:
     dialect = PYTHON_DIALECTS[target]
-    if isinstance(kernel, FormKernel | MapKernel):
+    if isinstance(kernel, MapKernel) or (isinstance(kernel, FormKernel) and kernel.layout != "windows"):
         if dialect is NUMBA:
             raise NoTextError(f"'{kernel.name}' has no Numba text: NumPy runs it there")
         is_map = isinstance(kernel, MapKernel)

@@ -126,9 +126,12 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
 
 
 def _has_form_by_subgroups(source: Source, kernel: Kernel) -> bool:
-    """Return whether a kernel reduces by subgroups with the override for it: those that look for elements have none."""
+    """Return whether a kernel reduces by subgroups with the override for it.
+
+    Those over windows do not, nor those that look for elements.
+    """
     if isinstance(kernel, FormKernel):
-        return not kernel.form.finds_elements
+        return kernel.layout != "windows" and not kernel.form.finds_elements
     module = package_loader()((source.folder, source.file))
     imports = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Import)]
     return any("SUBGROUPS" in dict(import_.conditions) for import_ in imports)

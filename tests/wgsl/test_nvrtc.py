@@ -25,7 +25,7 @@ ARCHITECTURES = ["sm_80", "sm_90", "sm_120"]
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_shader_prints_for_opencl(folder):
     texts = [print_c(kernel.module, "opencl") for _, kernel in named_kernels(folder)]
-    assert len(texts) >= {"elementwise": 125, "kernels": 38, "optimizers": 160, "rows": 11}[folder]
+    assert len(texts) >= {"elementwise": 125, "kernels": 34, "optimizers": 160, "rows": 17}[folder]
     assert all(f" {KERNEL}(" in text for text in texts)
 
 

@@ -16,6 +16,7 @@ from ....runtime.kernels import SourceKernel
 from ....wgsl.python_dialects import NUMPY
 from ...arrays.numpy_rows import column_maxima, column_sums, of_rows, outer, row_blocks, row_maxima, row_sums
 from .library import DTYPES, REPLACEMENTS
+from .windows import bind_windows
 
 __all__ = ["bind_form", "replacement_of"]
 
@@ -68,6 +69,8 @@ _OF_COLUMNS = Reductions(
 
 def bind_form(kernel: FormKernel, arrays: Sequence[Array], values: Mapping[str, Any]) -> Callable[[], None]:
     """Return a call that runs the kernel over these buffers."""
+    if kernel.layout == "windows":
+        return bind_windows(kernel.form, arrays, values)
     form, columns, inner = kernel.form, values["columns"], values["inner"]
     numbers = [DTYPES[type_](values[name]) for name, type_ in form.numbers.items()]
     if kernel.layout == "segments":

@@ -13,7 +13,6 @@ import numpy as np
 
 from ...arrays import numpy_arrays
 from ...arrays.routines import ROUTINES
-from . import windows
 
 __all__ = ["CHUNK", "DTYPES", "REPLACEMENTS", "Array", "Parameters"]
 
@@ -27,6 +26,5 @@ DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 """NumPy's type by that in WGSL."""
 
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
-    **{name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()},
-    **windows.REPLACEMENTS,
+    name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()
 }

@@ -1,191 +1,248 @@
-"""Windows that slide over images, in NumPy: a pass for each tap, over all windows at once."""
+"""Kernels over windows that slide over planes: a pass for each tap, over all windows at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....kernel import Kernel
+from ....lower.windows import WindowAxis
 from ...arrays.numpy_arrays import strided
+from .library import DTYPES
 
-__all__ = ["REPLACEMENTS"]
+__all__ = ["bind_windows"]
 
 Array = np.ndarray[Any, Any]
-Parameters = Mapping[str, Any]
+Axes = tuple[WindowAxis, WindowAxis]
+
+_KEPT = 256
+"""Launches whose taps are remembered."""
+
+_NARROW = 16
+"""Elements of a row up to which planes are taken for flat, since NumPy loops over rows."""
 
 
 class _Tap(NamedTuple):
-    """The windows that have a tap on a pixel, and these pixels; along the last two axes."""
-
-    number: int
-    windows: tuple[Any, ...]
-    pixels: tuple[Any, ...]
-
-
-def _along(p: Parameters, axis: str, tap: int) -> tuple[slice, slice]:
-    """The windows and the pixels of a tap along one axis."""
-    before = p["top" if axis == "height" else "left"] - tap * p[f"dilation_{axis}"]
-    step, size, windows = p[f"stride_{axis}"], p[axis], p[f"out_{axis}"]
-    first = -(-max(before, 0) // step)
-    end = max(first, min(windows, (size - 1 + before) // step + 1))
-    start = first * step - before
-    return slice(first, end), slice(start, start + (end - first) * step, step)
-
-
-def _taps(p: Parameters) -> Iterator[_Tap]:
-    columns = [_along(p, "width", tap) for tap in range(p["kernel_width"])]
-    for row in range(p["kernel_height"]):
-        windows, pixels = _along(p, "height", row)
-        for column, (across, over) in enumerate(columns):
-            number = row * p["kernel_width"] + column
-            yield _Tap(number, (..., windows, across), (..., pixels, over))
-
-
-def _images(p: Parameters, raw: Array, planes: int) -> Array:
-    pixels = p["height"] * p["width"]
-    flat = raw.view(np.float32)[p["first"] : p["first"] + planes * pixels]
-    return flat.reshape(planes, p["height"], p["width"])
-
-
-def _windows(p: Parameters, raw: Array, planes: int, dtype: Any = np.float32) -> Array:
-    """A value for each window."""
-    shape = (planes, p["out_height"], p["out_width"])
-    values: Array = raw.view(dtype)[: planes * shape[1] * shape[2]]
-    return values.reshape(shape)
-
-
-class _Shift(NamedTuple):
-    """A tap of windows at strides of 1, as many as the image has pixels: the image, shifted as one flat plane.
+    """The windows that have an element under a tap, and these elements.
 
     Attributes:
-        number: of the tap in a window.
-        windows: the flat range of windows whose tap is within the plane.
-        pixels: the flat range of pixels under that tap.
-        wrapped: the columns of windows whose tap is left or right of the image: in the flat plane it lies on a pixel of
-            the row before or after, whose value does not count. None if there are no such columns.
+        number: of the tap.
+        windows: those, along the last axes.
+        elements: these, along the axis of taps and the last ones.
+        wrapped: where both are flat ranges, the columns of windows beside the plane: there lies an element of the row
+            before or after, which does not count. None if there are no such columns.
     """
 
     number: int
-    windows: slice
-    pixels: slice
-    wrapped: slice | None
+    windows: tuple[Any, ...]
+    elements: tuple[Any, ...]
+    wrapped: slice | None = None
 
 
-def _is_shifted(p: Parameters) -> bool:
-    """Return whether each tap of all windows is the image shifted."""
-    return all(p[f"stride_{axis}"] == 1 and p[f"out_{axis}"] == p[axis] for axis in ("height", "width"))
+@lru_cache(_KEPT)
+def _taps(axes: Axes) -> list[_Tap]:
+    down, across = ([_along(axis, tap) for tap in range(axis.taps)] for axis in axes)
+    taps = []
+    for number, along in enumerate(product(down, across)):
+        windows, elements = zip(*along, strict=True)
+        taps.append(_Tap(number, (..., *windows), (..., number, *elements)))
+    return taps
 
 
-def _shifts(p: Parameters) -> Iterator[_Shift]:
-    size, width = p["height"] * p["width"], p["width"]
-    for number in range(p["kernel_height"] * p["kernel_width"]):
-        row, column = divmod(number, p["kernel_width"])
-        across = column * p["dilation_width"] - p["left"]
-        offset = (row * p["dilation_height"] - p["top"]) * width + across
+def _along(axis: WindowAxis, tap: int) -> tuple[slice, slice]:
+    """Return the windows and the elements of a tap along one axis."""
+    positions = np.arange(axis.grid) * axis.step + axis.start + tap * axis.tap_step
+    numbers = positions // axis.spacing
+    windows = np.flatnonzero((positions % axis.spacing == 0) & (numbers >= 0) & (numbers < axis.size))
+    return _progression(windows), _progression(numbers[windows])
+
+
+def _progression(numbers: Array) -> slice:
+    """Return numbers at equal distances as a slice."""
+    if not numbers.size:
+        return slice(0, 0)
+    step = int(numbers[1] - numbers[0]) if numbers.size > 1 else 1
+    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
+
+
+def _is_shifted(axes: Axes) -> bool:
+    """Return whether each tap of all windows lies on the plane shifted."""
+    return all(axis.grid == axis.size and axis.step == axis.spacing == 1 for axis in axes)
+
+
+@lru_cache(_KEPT)
+def _shifts(axes: Axes) -> list[_Tap]:
+    """Return the taps with ranges of the planes taken for flat."""
+    down, across = axes
+    size, width = down.size * across.size, across.size
+    shifts = []
+    for number in range(down.taps * across.taps):
+        row, column = divmod(number, across.taps)
+        beside = across.start + column * across.tap_step
+        offset = (down.start + row * down.tap_step) * width + beside
         first, end = min(size, max(0, -offset)), max(0, size - max(0, offset))
-        wrapped = None if across == 0 else slice(0, -across) if across < 0 else slice(max(0, width - across), width)
         end = max(first, end)
-        yield _Shift(number, slice(first, end), slice(first + offset, end + offset), wrapped)
+        wrapped = None if beside == 0 else slice(0, -beside) if beside < 0 else slice(max(0, width - beside), width)
+        shifts.append(
+            _Tap(number, (..., slice(first, end)), (..., number, slice(first + offset, end + offset)), wrapped)
+        )
+    return shifts
 
 
-def _unfold(p: Parameters, images: Array, columns: Array) -> None:
-    grid = (p["out_height"], p["out_width"])
-    planes, taps = p["size"] // (grid[0] * grid[1]), p["kernel_height"] * p["kernel_width"]
-    target = columns.view(np.float32)[: taps * p["size"]].reshape(planes, taps, *grid)
-    source = _images(p, images, planes)
-    if _is_shifted(p):
-        flat, pixels = target.reshape(planes, taps, -1), source.reshape(planes, -1)
-        for shift in _shifts(p):
-            windows = flat[:, shift.number]
-            windows[:, : shift.windows.start] = 0
-            windows[:, shift.windows] = pixels[:, shift.pixels]
-            windows[:, shift.windows.stop :] = 0
-            if shift.wrapped:
-                target[:, shift.number, :, shift.wrapped] = 0
+class _Launch(NamedTuple):
+    """A kernel with its arrays, the planes first.
+
+    Attributes:
+        axes: its windows, along the height and the width.
+        source: what lies under the taps, (planes, taps, height, width).
+        places: the tap for which something counts: of elements, likewise, or of windows, (planes, height, width).
+        results: for windows (planes, height, width), for elements (planes, taps, height, width).
+    """
+
+    axes: Axes
+    source: Array
+    places: Array | None
+    results: list[Array]
+
+
+def bind_windows(form: Kernel, arrays: Sequence[Array], values: Mapping[str, Any]) -> Callable[[], None]:
+    """Return a call that runs a kernel in the layout of windows over these buffers."""
+    axes = WindowAxis.both(values)
+    grid, plane, taps = (axes[0].grid, axes[1].grid), (axes[0].size, axes[1].size), values["columns"]
+    planes, count = values["rows"] // (grid[0] * grid[1]), len(form.reads)
+    source, *places = (array.view(DTYPES[read.type]) for array, read in zip(arrays, form.reads, strict=False))
+    strides = values["plane_stride"], values["tap_stride"], plane[1], 1
+    elements, first = strided(source, values["first"], (planes, taps, *plane), strides), values["first_result"]
+    shape = (planes, *grid) if form.reduced else (planes, taps, *grid)
+    results = [
+        array.view(DTYPES[write.type])[first : first + math.prod(shape)].reshape(shape)
+        for array, write in zip(arrays[count:], form.writes, strict=True)
+    ]
+    launch = _Launch(axes, elements, None, results)
+    if not form.reduced:
+        return partial(_copy, launch)
+    if form.finds_elements:
+        return partial(_largest, launch)
+    if not places:
+        return partial(_add, launch)
+    if form.kinds[1] == "row":
+        return partial(_add_chosen, launch._replace(places=places[0][: planes * grid[0] * grid[1]].reshape(shape)))
+    launch = launch._replace(places=strided(places[0], values["first"], (planes, taps, *plane), strides))
+    is_scattered = all(axis.step == 1 for axis in axes) and values["tap_stride"] == 0
+    return partial(_add_to_chosen if is_scattered else _add_chosen, launch)
+
+
+def _flat(array: Array) -> Array:
+    """Return an array with its planes flat."""
+    return array.reshape(*array.shape[:-2], -1)
+
+
+def _copy(launch: _Launch) -> None:
+    """Copy the element under each tap of each window, or 0."""
+    axes, source, _, (target,) = launch
+    if _is_shifted(axes):
+        flat, flat_source = _flat(target), _flat(source)
+        for number, windows, elements, wrapped in _shifts(axes):
+            copied = flat[:, number]
+            copied[:, : windows[-1].start] = 0
+            copied[windows] = flat_source[elements]
+            copied[:, windows[-1].stop :] = 0
+            if wrapped:
+                target[:, number, :, wrapped] = 0
         return
-    if p["top"] or p["left"] or _reaches_over(p):
+    if not all(_is_everywhere(axis) for axis in axes):
         target[:] = 0
-    for tap in _taps(p):
-        target[:, tap.number][tap.windows] = source[tap.pixels]
+    for number, windows, elements, _ in _taps(axes):
+        target[:, number][windows] = source[elements]
 
 
-def _reaches_over(p: Parameters) -> bool:
-    """The last window has taps beyond the last pixel."""
-    return any(
-        (p[f"out_{axis}"] - 1) * p[f"stride_{axis}"] + (p[f"kernel_{axis}"] - 1) * p[f"dilation_{axis}"] >= p[axis]
-        for axis in ("height", "width")
-    )
+def _is_everywhere(axis: WindowAxis) -> bool:
+    """Return whether each tap has an element under it."""
+    reach = (axis.grid - 1) * axis.step + (axis.taps - 1) * axis.tap_step + axis.start
+    return axis.spacing == 1 and axis.start >= 0 and axis.tap_step > 0 and reach < axis.size
 
 
-def _fold(p: Parameters, columns: Array, images: Array) -> None:
-    planes = p["size"] // (p["height"] * p["width"])
-    target = _images(p, images, planes)
-    taps = p["kernel_height"] * p["kernel_width"]
-    strides = (p["plane_stride"], p["tap_stride"], p["out_width"], 1)
-    values = strided(columns.view(np.float32), 0, (planes, taps, p["out_height"], p["out_width"]), strides)
+def _add(launch: _Launch) -> None:
+    """Add up the elements under the taps of each window."""
+    axes, source, _, (target,) = launch
     target[:] = 0
-    if _is_shifted(p):
-        flat, moved = target.reshape(planes, -1), np.empty_like(target)
-        for shift in _shifts(p):
-            np.copyto(moved, values[:, shift.number])
-            if shift.wrapped:
-                moved[..., shift.wrapped] = 0
-            flat[:, shift.pixels] += moved.reshape(planes, -1)[:, shift.windows]
+    if not (_is_shifted(axes) and axes[1].size <= _NARROW):
+        for _, windows, elements, _ in _taps(axes):
+            sums = target[windows]
+            sums += source[elements]
         return
-    for tap in _taps(p):
-        target[tap.pixels] += values[:, tap.number][tap.windows]
+    moved, flat, flat_source = np.empty_like(target), _flat(target), _flat(source)
+    flat_moved = _flat(moved)
+    for _, windows, elements, wrapped in _shifts(axes):
+        added = flat_source[elements]
+        if wrapped:
+            flat_moved[windows] = added
+            moved[..., wrapped] = 0
+            added = flat_moved[windows]
+        sums = flat[windows]
+        sums += added
 
 
-def _window_sums(p: Parameters, images: Array, sums: Array) -> None:
-    planes = p["size"] // (p["out_height"] * p["out_width"])
-    source, target = _images(p, images, planes), _windows(p, sums, planes)
+def _add_chosen(launch: _Launch) -> None:
+    """Add up the elements whose place, or that of the window, is the tap over them."""
+    axes, source, places, (target,) = launch
+    assert places is not None
     target[:] = 0
-    for tap in _taps(p):
-        target[tap.windows] += source[tap.pixels]
+    for number, windows, elements, _ in _taps(axes):
+        is_chosen = places[elements if places.ndim > target.ndim else windows] == number
+        np.add(target[windows], source[elements], out=target[windows], where=is_chosen)
 
 
-def _window_largest(p: Parameters, images: Array, values: Array, indices: Array) -> None:
-    """The pixels of a tap are brought together first: comparing rows of a small image one by one takes far longer."""
-    count = p["kernel_height"] * p["kernel_width"]
-    planes = p["size"] // (p["out_height"] * p["out_width"])
-    source, largest = _images(p, images, planes), _windows(p, values, planes)
-    seen = np.full((count, *largest.shape), -np.inf, np.float32)
-    first = np.full(largest.shape[1:], count, np.int32)  # tap on the image
-    for tap in _taps(p):
-        seen[tap.number][tap.windows] = source[tap.pixels]
-        first[tap.windows] = np.minimum(first[tap.windows], tap.number)
-    chosen = np.broadcast_to(first, largest.shape).copy()
+@lru_cache(_KEPT)
+def _windows_of_elements(axes: Axes) -> tuple[Array, Array]:
+    """Return the window that has each element under its first tap, and how much less that of another tap is.
+
+    Places in the grid are taken for flat.
+    """
+    width = axes[1].grid
+    down, across = (np.arange(axis.size) * axis.spacing - axis.start for axis in axes)
+    taps_down, taps_across = (np.arange(axis.taps) * axis.tap_step for axis in axes)
+    return down[:, None] * width + across, (taps_down[:, None] * width + taps_across).ravel()
+
+
+def _add_to_chosen(launch: _Launch) -> None:
+    """Add each element to the window that has the tap which is its place over it; windows are one position apart."""
+    axes, source, places, (target,) = launch
+    assert places is not None
+    places = places[:, 0]
+    first, less = _windows_of_elements(axes)
+    windows = less.take(places, mode="clip")
+    np.subtract(first, windows, out=windows)
+    windows += np.arange(len(target)).reshape(-1, 1, 1) * target[0].size
+    values = source[:, 0]
+    if places.min() < 0:
+        is_chosen = places >= 0
+        windows, values = windows[is_chosen], values[is_chosen]
+    target[:] = np.bincount(windows.ravel(), values.ravel(), minlength=target.size).reshape(target.shape)
+
+
+def _largest(launch: _Launch) -> None:
+    """Find the largest element of each window, and its tap: the first of equal ones, but the last NaN.
+
+    Those of a tap are brought together first: comparing rows of a small plane one by one takes far longer.
+    """
+    axes, source, _, (largest, places) = launch
+    taps = _taps(axes)
+    seen = np.full((len(taps), *largest.shape), -np.inf, np.float32)
+    first = np.full(largest.shape[1:], -1, np.int32)
+    for number, windows, elements, _ in reversed(taps):
+        seen[number][windows] = source[elements]
+        first[windows] = number
+    places[:] = first
     largest[:] = -np.inf
-    for number, pixels in enumerate(seen):
-        np.copyto(chosen, number, where=pixels > largest)
-        np.maximum(largest, pixels, out=largest)
+    for number, values in enumerate(seen):
+        np.copyto(places, number, where=values > largest)
+        np.maximum(largest, values, out=largest)
     if np.isnan(largest).any():
-        for number, pixels in enumerate(seen):
-            np.copyto(chosen, number, where=np.isnan(pixels))
-    _windows(p, indices, planes, np.int32)[:] = np.where(
-        first == count, -1, _first_pixels(p) + _pixel_offsets(p)[chosen]
-    )
-
-
-def _first_pixels(p: Parameters) -> Array:
-    """The pixel, counted along the rows, where a window begins: before the image for some."""
-    rows = np.arange(p["out_height"]) * p["stride_height"] - p["top"]
-    columns = np.arange(p["out_width"]) * p["stride_width"] - p["left"]
-    pixels: Array = rows[:, None] * p["width"] + columns
-    return pixels
-
-
-def _pixel_offsets(p: Parameters) -> Array:
-    """Return the offset of each tap from the start of its window, in pixels; then 0, for no tap."""
-    rows = np.arange(p["kernel_height"]) * p["dilation_height"]
-    columns = np.arange(p["kernel_width"]) * p["dilation_width"]
-    return np.append(rows[:, None] * p["width"] + columns, 0)
-
-
-REPLACEMENTS: dict[str, Callable[..., None]] = {
-    "fold": _fold,
-    "unfold": _unfold,
-    "window_largest": _window_largest,
-    "window_sums": _window_sums,
-}
+        for number, values in enumerate(seen):
+            np.copyto(places, number, where=np.isnan(values))

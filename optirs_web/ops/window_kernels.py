@@ -1,0 +1,119 @@
+"""The kernels over windows that slide over planes, in the form of `optirs_web.kernel`, and their launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import DeviceLimitError
+from ..kernel import Kernel, Part, Read, Write
+from ..lower.windows import INVOCATIONS, WindowAxis, axis_parameters
+from ..runtime.form_kernels import form_kernel
+from ..tensors import Tensor
+from .limits import compute_part, fits, in_parts, part_along
+from .row_kernels import SUM, extremum_form
+
+__all__ = [
+    "CHOSEN_PIXELS",
+    "FOLD",
+    "TO_CHOSEN_PIXELS",
+    "UNFOLD",
+    "WINDOW_LARGEST",
+    "WINDOW_SUMS",
+    "launch_windows",
+    "named_window_kernels",
+]
+
+_ROW = (-1,)
+_CHOSEN = (Part("sum", over=_ROW, at="place"),), (Write("sum", "result"),)
+
+UNFOLD = Kernel("unfold", SUM.file, 2, (Read("x"),), (), (Write("x", "result"),))
+"""The pixels under the taps of each window."""
+
+FOLD = replace(SUM, name="fold")
+"""For each pixel the sum of what the windows over it have for their taps."""
+
+WINDOW_SUMS = replace(SUM, name="window_sums")
+"""The sum of the pixels of each window."""
+
+WINDOW_LARGEST = replace(extremum_form("f32", is_smallest=False, gives="both", has_places=False), name="window_largest")
+"""The largest pixel of each window, and its place: the tap that is over it."""
+
+CHOSEN_PIXELS = Kernel("chosen_pixels", SUM.file, 2, (Read("x"), Read("place", over=_ROW, type="i32")), *_CHOSEN)
+"""For each window the pixel at its place."""
+
+TO_CHOSEN_PIXELS = Kernel("to_chosen_pixels", SUM.file, 2, (Read("x"), Read("place", type="i32")), *_CHOSEN)
+"""For each pixel the sum over the windows that have it at their place."""
+
+
+def named_window_kernels() -> dict[str, Kernel]:
+    """Return the kernels over windows by name."""
+    kernels = UNFOLD, FOLD, WINDOW_SUMS, WINDOW_LARGEST, CHOSEN_PIXELS, TO_CHOSEN_PIXELS
+    return {kernel.name: kernel for kernel in kernels}
+
+
+def launch_windows(
+    kernel: Kernel,
+    results: Sequence[Tensor],
+    operands: Sequence[Tensor],
+    axes: tuple[WindowAxis, WindowAxis],
+    planes: int,
+    strides: tuple[int, int] | None = None,
+    first: int = 0,
+    first_result: int = 0,
+) -> None:
+    """Enqueue a kernel over windows, all contiguous.
+
+    Args:
+        kernel: its form, whose rows are windows and whose columns are taps.
+        results: the arrays that it writes: of windows (planes, height, width), of elements with the taps after the
+            planes.
+        operands: those that it reads: likewise, where an element is one of a plane that lies under a tap.
+        axes: the windows along the height and along the width.
+        planes: how many of them the windows slide over.
+        strides: the elements from a plane to the next, and from what it has for a tap to what it has for the next; None
+            if planes follow each other and have the same for all taps.
+        first: the plane of the operands that comes first.
+        first_result: that of the results.
+
+    Raises:
+        DeviceLimitError: a window has more taps than a loop of the device has iterations.
+    """
+    device, (down, across) = results[0].device, axes
+    iterations = down.taps * (across.taps + 2)  # with those that leave the loops over a row, and over the rows
+    if iterations > device.capabilities.max_iterations:
+        raise DeviceLimitError(kernel.name, iterations, device.capabilities.max_iterations, device.name, "iterations")
+    taps, places = down.taps * across.taps, down.grid * across.grid
+    plane, tap_stride = strides or (down.size * across.size, 0)
+    result = places * (1 if kernel.reduced else taps)
+    spread = {"SPREAD": True} if down.spacing > 1 or across.spacing > 1 else {}
+    of_axes = axis_parameters(axes)
+
+    def dispatch(
+        results: Sequence[Tensor], operands: Sequence[Tensor], planes: int, first: int = 0, first_result: int = 0
+    ) -> None:
+        rows, views = planes * places, [tensor.view for tensor in (*operands, *results)]
+        parameters = rows, taps, first * plane, first_result * result, plane, tap_stride, *of_axes
+        device.dispatch(form_kernel(kernel, "windows", **spread), views, -(-rows // INVOCATIONS), parameters)
+
+    def run_part(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        dispatch(results, operands, results[0].shape[0])
+
+    if fits(*(tensor.view for tensor in (*operands, *results))):
+        dispatch(results, operands, planes, first, first_result)
+        return
+    sizes = [plane if kind == "element" else places for kind in kernel.kinds[: len(operands)]]
+    parts = [
+        part_along(_planes(operand, operand.size // size), 0, first, planes)
+        for operand, size in zip(operands, sizes, strict=True)
+    ]
+    wholes = [_planes(whole, whole.size // result) for whole in results]
+    if wholes[0].shape[0] == planes:
+        in_parts(wholes, parts, 1, run_part)
+    else:
+        (whole,) = wholes
+        compute_part(whole, 0, first_result, planes, lambda target: in_parts([target], parts, 1, run_part))
+
+
+def _planes(x: Tensor, count: int) -> Tensor:
+    return Tensor(x.view, (count, x.size // count), x.dtype)
