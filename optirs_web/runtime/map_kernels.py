@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
 from ..lower.hooks import Hook, hooked
@@ -17,7 +17,7 @@ from ..lower.maps import (
     map_source,
     need_map,
 )
-from ..wgsl import load_map_module, print_wgsl, shell, syntax
+from ..wgsl import load_map_module, package_loader, print_wgsl, shell, syntax
 from .kernels import Binding, GeneratedKernel, Kernel, SourceKernel, bindings_of
 
 __all__ = [
@@ -141,13 +141,32 @@ class FusedKernel(Kernel):
 @cache
 def operands_of(file: str, function: str) -> tuple[tuple[str, str], ...]:
     """Return name and WGSL type of each operand of a map function: its parameters but for an element's index."""
-    parameters = _declared(file, function).parameters
-    return tuple((parameter.name, str(parameter.type)) for parameter in parameters if parameter.name != INDEX)
+    return tuple(parameter for parameter in _declared(file, function).parameters if parameter[0] != INDEX)
+
+
+class _Declared(NamedTuple):
+    """Names and WGSL types of the parameters of a function, and the type of its result."""
+
+    parameters: tuple[tuple[str, str], ...]
+    result: str
 
 
 @cache
-def _declared(file: str, function: str) -> syntax.Function:
-    return shell.function_of(load_map_module("elementwise", file, (function,)), function)
+def _declared(file: str, function: str) -> _Declared:
+    """Return what a map function is declared to take and return; nothing is linked for it."""
+    declarations = package_loader()(("elementwise", file)).declarations
+    found = next((one for one in declarations if isinstance(one, syntax.Function) and one.name == function), None)
+    if found is not None and found.return_type_name is not None:
+        declared = _Declared(
+            tuple((parameter.name, parameter.type_name.name) for parameter in found.parameters),
+            found.return_type_name.name,
+        )
+        if {declared.result, *(type_ for _, type_ in declared.parameters)} <= _TYPES.keys():
+            return declared
+    linked = shell.function_of(load_map_module("elementwise", file, (function,)), function)
+    return _Declared(
+        tuple((parameter.name, str(parameter.type)) for parameter in linked.parameters), str(linked.return_type)
+    )
 
 
 def uses_index(file: str, function: str) -> bool:
@@ -155,7 +174,7 @@ def uses_index(file: str, function: str) -> bool:
 
     To that its operand `first` is added, if it has one; a launch is only cut into parts where it has.
     """
-    return any(parameter.name == INDEX for parameter in _declared(file, function).parameters)
+    return any(name == INDEX for name, _ in _declared(file, function).parameters)
 
 
 @cache
@@ -183,7 +202,7 @@ def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) 
         1,
         tuple(reads),
         (Part(function, gives="result"),),
-        (Write("result", "result", _TYPES[str(_declared(file, function).return_type)]),),
+        (Write("result", "result", _TYPES[_declared(file, function).result]),),
         {name: type_ for name, type_, kind in names if kind == "scalar"},
     )
     return map_kernel(form, Places(rank, tuple(read.name for read in reads if not read.array) if rank else ()))

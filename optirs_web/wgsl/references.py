@@ -48,11 +48,11 @@ def module_references(declaration: Declaration) -> list[Reference]:
     match declaration:
         case StructDeclaration(fields=fields):
             for field in fields:
-                _type(field.type_name, (), references)
+                _expression(field.type_name, (), references)
         case Alias(type_name=type_name):
-            _type(type_name, (), references)
+            _expression(type_name, (), references)
         case Constant() | Override() | GlobalVariable():
-            _type(declaration.type_name, (), references)
+            _expression(declaration.type_name, (), references)
             _expression(declaration.value, (), references)
             if isinstance(declaration, GlobalVariable):
                 _attributes(declaration.attributes, references)
@@ -76,48 +76,39 @@ def _attributes(attributes: list[Attribute], references: list[Reference]) -> Non
 def _function(function: Function, references: list[Reference]) -> None:
     _attributes(function.attributes, references)
     for parameter in function.parameters:
-        _type(parameter.type_name, (), references)
-    _type(function.return_type_name, (), references)
+        _expression(parameter.type_name, (), references)
+    _expression(function.return_type_name, (), references)
     _statements(function.body.statements, ({parameter.name for parameter in function.parameters},), references)
 
 
-def _type(name: TypeName | None, scopes: _Scopes, references: list[Reference]) -> None:
-    if name is None:
-        return
-    for scope in scopes:
-        if name.name in scope:
-            break
-    else:
-        references.append(name)
-    for argument in name.arguments:
-        if isinstance(argument, TypeName):
-            _type(argument, scopes, references)
-        else:
-            _expression(argument, scopes, references)
-
-
-def _expression(node: Expression | None, scopes: _Scopes, references: list[Reference]) -> None:
-    match node:
-        case Name(name=name):
-            for scope in scopes:
-                if name in scope:
-                    break
-            else:
-                references.append(node)
-        case Unary(operand=operand):
-            _expression(operand, scopes, references)
-        case Binary(left=left, right=right):
-            _expression(left, scopes, references)
-            _expression(right, scopes, references)
-        case Call(callee=callee, arguments=arguments):
-            _type(callee, scopes, references)
-            for argument in arguments:
-                _expression(argument, scopes, references)
-        case Index(base=base, index=index):
-            _expression(base, scopes, references)
-            _expression(index, scopes, references)
-        case Member(base=base):
-            _expression(base, scopes, references)
+def _expression(root: Expression | TypeName | None, scopes: _Scopes, references: list[Reference]) -> None:
+    work: list[Expression | TypeName | None] = [root]  # what is next comes last: a call for each node takes longer
+    while work:
+        match node := work.pop():
+            case Name(name=name):
+                for scope in scopes:
+                    if name in scope:
+                        break
+                else:
+                    references.append(node)
+            case TypeName(name=name, arguments=arguments):
+                for scope in scopes:
+                    if name in scope:
+                        break
+                else:
+                    references.append(node)
+                work += reversed(arguments)
+            case Unary(operand=operand):
+                work.append(operand)
+            case Binary(left=left, right=right):
+                work += (right, left)
+            case Call(callee=callee, arguments=arguments):
+                work += reversed(arguments)
+                work.append(callee)
+            case Index(base=base, index=index):
+                work += (index, base)
+            case Member(base=base):
+                work.append(base)
 
 
 def _block(block: Block | None, scopes: _Scopes, references: list[Reference]) -> None:
@@ -133,7 +124,7 @@ def _statements(statements: list[Statement], scopes: _Scopes, references: list[R
 def _statement(statement: Statement | None, scopes: _Scopes, references: list[Reference]) -> None:
     match statement:
         case LocalDeclaration(name=name, type_name=type_name, value=value):
-            _type(type_name, scopes, references)
+            _expression(type_name, scopes, references)
             _expression(value, scopes, references)
             scopes[-1].add(name)
         case Assign(target=target, value=value):
