@@ -25,6 +25,7 @@ class BoundRule:
         self.bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
         self.functions = functions_of(kernel)
         self.module = kernel.map_module
+        self._arguments: dict[str, list[str]] = {}  # of each function that was called
         self.hyper_names, self.scalar_names, self.state_names = (
             kernel.rule.hyper,
             kernel.rule.scalars,
@@ -93,6 +94,7 @@ class BoundRule:
 
     def call(self, function: str, values: Mapping[str, Any]) -> Any:
         """Return the result of a function of the rule, called with the values that its parameters name."""
-        return self.functions[function](
-            *(values[name] for name in rule_shell.arguments_of(self.module, function, values))
-        )
+        names = self._arguments.get(function)
+        if names is None:
+            names = self._arguments[function] = rule_shell.arguments_of(self.module, function, values)
+        return self.functions[function](*(values[name] for name in names))
