@@ -1,5 +1,6 @@
 """Lowerings of `kernel.Kernel`.
 
-Kernels that reduce rows become a shader (`shader`); maps a shader (`maps`), a part of another kernel (`hooks`) or loops
-for Numba (`loops`). Both become arrays of NumPy and JAX (`arrays`).
+Kernels that reduce rows become a shader (`shader`), also where rows are windows (`windows`); maps a shader (`maps`), a
+part of another kernel (`hooks`) or loops for Numba (`loops`). Both become arrays of NumPy and JAX (`arrays`), but for
+kernels over windows, whose backends have slices for the taps.
 """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError
+from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..runtime.products import LEAST_PART, inner_parts, longest_inner_axis, longest_side, product_launches
 from ..tensors import Tensor, empty, tensor
@@ -75,7 +77,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     elif _is_one_product(b, batch):
         result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, float_type(a, b))
     else:
-        result = _multiplied(a.detach(), b.detach(), batch)
+        result = _multiplied(a, b, batch)
     return record(
         result,
         (a, lambda g, _: sum_to(_product(g, transpose(b, -1, -2)), a.shape)),
@@ -111,7 +113,11 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Enqueue the products. Leaves no history."""
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     result = empty((*batch, rows, columns), float_type(a, b), a.device)
-    left, right = (broadcast_to(operand, (*batch, *operand.shape[-2:])) for operand in (a, b))
+    if not batch and _is_one_launch(result, a, b):
+        layout = _Layout(rows, columns, inner, *a.strided.strides, *b.strided.strides)
+        _launch(result, _Factor(*a.strided[:2]), _Factor(*b.strided[:2]), layout, (1,))
+        return result
+    left, right = (broadcast_to(operand.detach(), (*batch, *operand.shape[-2:])) for operand in (a, b))
     shape, left_strides, right_strides = (*batch, rows, columns, inner), left.strided.strides, right.strided.strides
     _multiply_into(
         result,
@@ -119,6 +125,17 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
         strided_view(right, shape, (*right_strides[:-2], 0, right_strides[-1], right_strides[-2])),
     )
     return result
+
+
+def _is_one_launch(result: Tensor, a: Tensor, b: Tensor) -> bool:
+    """Return whether the product of two matrices needs no cutting."""
+    capabilities = result.device.capabilities
+    return (
+        max(result.shape) <= longest_side(capabilities)
+        and a.shape[1] <= longest_inner_axis(capabilities)
+        and (a.shape[1] < 2 * LEAST_PART or capabilities.tiles == "software")
+        and fits(a.strided.view, b.strided.view, result.strided.view)
+    )
 
 
 def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
@@ -179,16 +196,41 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
     (a_outer, a_batch), (b_outer, b_batch) = (
         (0,) * (_BATCH_AXES - len(axis_strides)) + tuple(axis_strides) for axis_strides in strides
     )
-    layout = (rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
-    starts = None if a_view.kind or b_view.kind else ((a_start, a_outer, a_batch), (b_start, b_outer, b_batch))
-    is_float16 = a_view.kind == b_view.kind == "float16"
-    for launch in product_launches("matmul", capabilities, layout, math.prod(sizes), starts, is_float16):
-        result.device.dispatch(
-            launch.kernel,
-            [a_view, b_view, result.view],
-            launch.grid,
-            (*layout, a_start, b_start, launch.first, sizes[-1], a_outer, a_batch, b_outer, b_batch),
-        )
+    layout = _Layout(rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
+    _launch(
+        result, _Factor(a_view, a_start, a_outer, a_batch), _Factor(b_view, b_start, b_outer, b_batch), layout, sizes
+    )
+
+
+class _Layout(NamedTuple):
+    """The sizes of products, and the strides of both operands along their rows and columns."""
+
+    rows: int
+    columns: int
+    inner: int
+    a_row: int
+    a_inner: int
+    b_inner: int
+    b_column: int
+
+
+class _Factor(NamedTuple):
+    """An operand of products: its memory, where that begins in it, and its strides along two axes of a batch."""
+
+    view: View
+    start: int
+    outer: int = 0
+    batch: int = 0
+
+
+def _launch(result: Tensor, a: _Factor, b: _Factor, layout: _Layout, sizes: Sequence[int]) -> None:
+    """Enqueue products of operands that fit bindings, for each element of a batch of up to two axes."""
+    starts = None if a.view.kind or b.view.kind else (a[1:], b[1:])
+    is_float16 = a.view.kind == b.view.kind == "float16"
+    device, views = result.device, [a.view, b.view, result.view]
+    for launch in product_launches("matmul", device.capabilities, layout, math.prod(sizes), starts, is_float16):
+        places = a.start, b.start, launch.first, sizes[-1], a.outer, a.batch, b.outer, b.batch
+        device.dispatch(launch.kernel, views, launch.grid, (*layout, *places))
 
 
 def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:
