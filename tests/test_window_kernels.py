@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from optirs_web.errors import UnsupportedError
+import optirs_web as ow
+from optirs_web import ops
+from optirs_web.errors import ShapeError, UnsupportedError
 from optirs_web.kernel import Kernel, Part, Read, Write
 from optirs_web.lower.windows import WindowAxis
 from optirs_web.ops.row_kernels import SOFTMAX, SUM, SUM_OF_TWO, extremum_form
@@ -115,6 +117,35 @@ def chosen_places(rng, axes, shape):
     for plane, row, column in np.ndindex(*shape):
         places[plane, row, column] = rng.choice(over[row, column])
     return places
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: ops.max_pool2d(x, 4, 1, 2),
+        lambda x: ops.avg_pool2d(x, 4, 1, 2),
+        lambda x: ops.unfold(x, 4, 1, 2),
+        lambda x: ops.conv2d(x, ow.ones((3, 2, 4, 4), device=x.device), None, 1, 2),
+    ],
+)
+def test_images_without_pixels_are_refused(call, device):
+    with pytest.raises(ShapeError, match=r"needs images with pixels, not \(1, 2, 0, 4\)"):
+        call(ow.zeros((1, 2, 0, 4), device=device))
+    assert call(ow.zeros((0, 2, 4, 4), device=device)).shape[0] == 0
+
+
+def test_a_stride_that_no_kernel_can_be_told_is_refused(device):
+    with pytest.raises(ShapeError, match=f"stride must be at most {2**31 - 1}, not {2**33}"):
+        ops.max_pool2d(ow.zeros((1, 2, 4, 4), device=device), 1, 2**33)
+
+
+def test_windows_that_hold_no_pixel_have_no_largest_one(device):
+    x, g = ow.full((1, 1, 1, 1), 3.0, device=device), ow.ones((1, 1, 1, 1), device=device)
+    x.requires_grad = g.requires_grad = True
+    largest = ops.max_pool2d(x, 2, 1, 1, 2)  # both taps along an axis are beside the image
+    (to_x,) = ow.gradients(largest, [x], g, create_graph=True)
+    (by_g,) = ow.gradients(to_x, [g], ow.full(x.shape, 7.0, device=device))
+    assert (largest.item(), to_x.item(), by_g.item()) == (-np.inf, 0, 0)
 
 
 def test_what_no_lowering_over_windows_has_is_refused():

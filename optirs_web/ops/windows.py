@@ -22,6 +22,9 @@ __all__ = ["Pair", "Windows", "as_images", "columns_of", "fold", "fold_into", "p
 Pair = tuple[int, int]
 Axes = tuple[WindowAxis, WindowAxis]
 
+_LARGEST = 2**31 - 1
+"""Of the numbers that describe windows."""
+
 
 class Windows(NamedTuple):
     """The positions of windows on images: pairs for the height and the width.
@@ -97,7 +100,7 @@ def pair(value: Any, name: str, least: int) -> Pair:
     """Return height and width from a number or two.
 
     Raises:
-        ShapeError: it is something else, or too small.
+        ShapeError: it is something else, or too small or large.
     """
     try:
         sizes = tuple(map(operator.index, value if isinstance(value, Iterable) else (value, value)))
@@ -107,6 +110,8 @@ def pair(value: Any, name: str, least: int) -> Pair:
         sizes *= 2
     if len(sizes) != 2 or min(sizes) < least:
         raise ShapeError(f"{name} must be an integer >= {least}, or two, for height and width; not {value!r}")
+    if max(sizes) > _LARGEST:
+        raise ShapeError(f"{name} must be at most {_LARGEST}, not {value!r}")
     return sizes[0], sizes[1]
 
 
@@ -133,12 +138,14 @@ def as_images(operation: str, x: Tensor) -> Tensor:
     """Return images as (N, C, H, W), where (C, H, W) is one image.
 
     Raises:
-        ShapeError: it has other axes.
+        ShapeError: it has other axes, or images without pixels.
         UnsupportedError: it is not float32.
     """
     need_float32(operation, x)
     if x.ndim not in (3, 4):
         raise ShapeError(f"{operation} needs images (N, C, H, W) or (C, H, W), not {x.shape}")
+    if 0 in x.shape[-2:]:
+        raise ShapeError(f"{operation} needs images with pixels, not {x.shape}")
     return x if x.ndim == 4 else reshape(x, (1, *x.shape))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial, wraps
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,13 @@ __all__ = ["bind_windows"]
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[WindowAxis, WindowAxis]
+Made = TypeVar("Made")
 
-_KEPT = 256
-"""Launches whose taps are remembered."""
+_KEPT = 64
+"""Small launches of which is remembered what is under their taps."""
+
+_FEW_TAPS, _SMALL_PLANE = 128, 4096
+"""Taps of a small launch, and elements of its plane."""
 
 _NARROW = 16
 """Elements of a row up to which planes are taken for flat, since NumPy loops over rows."""
@@ -44,30 +48,42 @@ class _Tap(NamedTuple):
     wrapped: slice | None = None
 
 
-@lru_cache(_KEPT)
-def _taps(axes: Axes) -> list[_Tap]:
+def _remembered(make: Callable[[Axes], Iterable[Made]]) -> Callable[[Axes], Iterable[Made]]:
+    """Return the function, but with its results remembered for small launches, where it takes as long as the rest."""
+    kept = lru_cache(_KEPT)(lambda axes: tuple(make(axes)))
+
+    @wraps(make)
+    def of(axes: Axes) -> Iterable[Made]:
+        down, across = axes
+        is_small = down.taps * across.taps <= _FEW_TAPS and down.size * across.size <= _SMALL_PLANE
+        return kept(axes) if is_small else make(axes)
+
+    return of
+
+
+@_remembered
+def _taps(axes: Axes) -> Iterator[_Tap]:
     down, across = ([_along(axis, tap) for tap in range(axis.taps)] for axis in axes)
-    taps = []
-    for number, along in enumerate(product(down, across)):
-        windows, elements = zip(*along, strict=True)
-        taps.append(_Tap(number, (..., *windows), (..., number, *elements)))
-    return taps
+    for number, ((rows, rows_under), (columns, columns_under)) in enumerate(product(down, across)):
+        yield _Tap(number, (..., rows, columns), (..., number, rows_under, columns_under))
 
 
 def _along(axis: WindowAxis, tap: int) -> tuple[slice, slice]:
-    """Return the windows and the elements of a tap along one axis."""
-    positions = np.arange(axis.grid) * axis.step + axis.start + tap * axis.tap_step
-    numbers = positions // axis.spacing
-    windows = np.flatnonzero((positions % axis.spacing == 0) & (numbers >= 0) & (numbers < axis.size))
-    return _progression(windows), _progression(numbers[windows])
-
-
-def _progression(numbers: Array) -> slice:
-    """Return numbers at equal distances as a slice."""
-    if not numbers.size:
-        return slice(0, 0)
-    step = int(numbers[1] - numbers[0]) if numbers.size > 1 else 1
-    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
+    """Return the windows and the elements of a tap along one axis, both at equal distances."""
+    start = axis.start + tap * axis.tap_step
+    common = math.gcd(axis.step, axis.spacing)
+    if start % common:
+        return slice(0, 0), slice(0, 0)
+    between, apart = axis.spacing // common, axis.step // common
+    # The first window from 0 and from element 0 on of which step * window + start is a multiple of the spacing.
+    first, least = -start // common * pow(apart, -1, between) % between, max(0, -(start // axis.step))
+    first += -(-(least - first) // between) * between
+    last = min(axis.grid - 1, ((axis.size - 1) * axis.spacing - start) // axis.step)
+    if last < first:
+        return slice(0, 0), slice(0, 0)
+    element = (first * axis.step + start) // axis.spacing
+    steps = (last - first) // between
+    return slice(first, first + steps * between + 1, between), slice(element, element + steps * apart + 1, apart)
 
 
 def _is_shifted(axes: Axes) -> bool:
@@ -75,12 +91,11 @@ def _is_shifted(axes: Axes) -> bool:
     return all(axis.grid == axis.size and axis.step == axis.spacing == 1 for axis in axes)
 
 
-@lru_cache(_KEPT)
-def _shifts(axes: Axes) -> list[_Tap]:
+@_remembered
+def _shifts(axes: Axes) -> Iterator[_Tap]:
     """Return the taps with ranges of the planes taken for flat."""
     down, across = axes
     size, width = down.size * across.size, across.size
-    shifts = []
     for number in range(down.taps * across.taps):
         row, column = divmod(number, across.taps)
         beside = across.start + column * across.tap_step
@@ -88,10 +103,7 @@ def _shifts(axes: Axes) -> list[_Tap]:
         first, end = min(size, max(0, -offset)), max(0, size - max(0, offset))
         end = max(first, end)
         wrapped = None if beside == 0 else slice(0, -beside) if beside < 0 else slice(max(0, width - beside), width)
-        shifts.append(
-            _Tap(number, (..., slice(first, end)), (..., number, slice(first + offset, end + offset)), wrapped)
-        )
-    return shifts
+        yield _Tap(number, (..., slice(first, end)), (..., number, slice(first + offset, end + offset)), wrapped)
 
 
 class _Launch(NamedTuple):
@@ -198,7 +210,7 @@ def _add_chosen(launch: _Launch) -> None:
         np.add(target[windows], source[elements], out=target[windows], where=is_chosen)
 
 
-@lru_cache(_KEPT)
+@_remembered
 def _windows_of_elements(axes: Axes) -> tuple[Array, Array]:
     """Return the window that has each element under its first tap, and how much less that of another tap is.
 
@@ -232,7 +244,7 @@ def _largest(launch: _Launch) -> None:
     Those of a tap are brought together first: comparing rows of a small plane one by one takes far longer.
     """
     axes, source, _, (largest, places) = launch
-    taps = _taps(axes)
+    taps = list(_taps(axes))
     seen = np.full((len(taps), *largest.shape), -np.inf, np.float32)
     first = np.full(largest.shape[1:], -1, np.int32)
     for number, windows, elements, _ in reversed(taps):
