@@ -19,6 +19,7 @@ from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.flags import UsedFlags
+from .runtime.launches import Copy
 from .runtime.program import NotReadyError, Program, StaleProgramError, recorded_here
 from .runtime.registry import check_name, device as device_of
 from .tensors import Parameter, Tensor, empty, tensor
@@ -255,7 +256,7 @@ class Compiled:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
         if self._guard is not None:
             self._guard.check()
-        prepared = [*map(prepare, arguments)]
+        prepared = [argument if isinstance(argument, Tensor) else prepare(argument) for argument in arguments]
         key = self._key(prepared)
         device, may_move = self._device(key, prepared)
         try:
@@ -452,28 +453,27 @@ def _contents(device: Device, prepared: list[Any]) -> list[View | memoryview]:
 
 
 def _replay(device: Device, recorded: _Recorded, contents: list[View | memoryview]) -> Any:
+    arguments: list[Copy] = []
     for input_, content in zip(recorded.inputs, contents, strict=True):
         if isinstance(content, View):
-            device.copy(content, input_.strided.view)
+            arguments.append(Copy(content, input_.strided.view))
         else:
             device.write(input_.strided.view, content)
-    copies: list[tuple[View, View]] = []
+    results: list[Copy] = []
 
     def allocated(output: Tensor) -> Tensor:
         if isinstance(output, Parameter):
             return output
         copy = empty(output.shape, output.dtype, device)
-        copies.append((output.strided.view, copy.strided.view))
+        results.append(Copy(output.strided.view, copy.strided.view))
         return copy
 
-    results = _map_tensors(recorded.output, allocated)  # before the step runs: there may be no memory
-    device.replay(recorded.program)
-    for source, target in copies:
-        device.copy(source, target)
+    returned = _map_tensors(recorded.output, allocated)  # before the step runs: there may be no memory
+    device.replay(recorded.program, arguments, results)
     device.flush()
     for observation, after in recorded.grads:
         observation.leaf._grad = after
-    return results
+    return returned
 
 
 @overload

@@ -110,8 +110,8 @@ class Part:
         over: the axes along which its results are combined; () if it reduces nothing.
         combine: how. A maximum may or may not be NaN where an element is, and where all are -inf it is -inf or the
             lowest float32, by target. "argmax" and "argmin" give the column, in the row or its segment, of the first
-            element that is extreme, as u32; a NaN comes before all, of those of a window the last.
-        at: the value that says of which column alone the element is combined, an i32; "" for all columns. Of windows.
+            element that is extreme, as u32; of several NaN, which come before all, the first, but of windows the last.
+        at: the name of an i32: only the element in that column is combined. Kernels over windows only.
         gives: the name by which later parts know its results, where that is not the function's. What had it before is
             then out of their reach.
         file: of the function, if that is not the kernel's.
@@ -171,12 +171,14 @@ class Value:
         arguments: the values that the part needs, in the order of its function's parameters; or what is taken, and
             where.
         source: what loads or computes it; None if it is a number.
+        at: the value that says in which column an element is combined; "" for all columns.
     """
 
     name: str
     level: Level
     arguments: tuple[str, ...] = ()
     source: Read | Part | Take | None = None
+    at: str = ""
 
     @property
     def part(self) -> Part | None:
@@ -329,7 +331,7 @@ class Kernel:
         names = part.arguments
         if names is None:
             names = tuple(parameter.name for parameter in self.function(part.function, part.file).parameters)
-        for name in (*names, *[part.at] * bool(part.at)):
+        for name in (*names, *filter(None, [part.at])):
             if name not in latest:
                 raise self._error(f"{part.function} needs '{name}'; there are {list(latest)}")
         arguments = tuple(latest[name] for name in names)
@@ -337,7 +339,7 @@ class Kernel:
         if level & frozenset(part.over):
             raise self._error(f"{part.function} is the same along what it reduces, {part.over}")
         own_name = part.gives if part.gives and part.function in values else part.function
-        return Value(own_name, level | frozenset(part.over), arguments, part)
+        return Value(own_name, level | frozenset(part.over), arguments, part, latest.get(part.at, ""))
 
     def _taken(self, take: Take, values: dict[str, Value], latest: dict[str, str]) -> Value:
         array, at = values.get(take.array), values.get(latest.get(take.at, ""))
@@ -368,8 +370,7 @@ class Kernel:
     @cached_property
     def used(self) -> frozenset[str]:
         """The values that others need."""
-        places = [part.at for _, part in self.computed if part.at]
-        return frozenset([*places, *(name for value in self.values.values() for name in value.arguments)])
+        return frozenset(name for value in self.values.values() for name in (*value.arguments, value.at) if name)
 
     def type_of(self, value: str) -> str:
         """Return the WGSL type of a value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -113,7 +114,7 @@ class CpuBackend(Backend):
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         read = source[0].bytes[source[1] : source[1] + source[2]]
         write = target[0].bytes[target[1] : target[1] + target[2]]
-        return Step(lambda: np.copyto(write, read), buffers=(source,), target=target[0])
+        return Step(partial(np.copyto, write, read), buffers=(source,), target=target[0])
 
     def record(self, commands: Sequence[Command]) -> Command:
         return Recorded(tuple(commands))

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from ...kernel import Kernel
-from ...lower.windows import WindowAxis
+from ...lower.windows import WindowAxis, window_operation
 from ..arrays.jax_arrays import put, strided
 
 __all__ = ["TRACED_OF_WINDOWS", "lower_windows"]
@@ -54,33 +54,31 @@ class _Axis:
         is_there: Array = (position >= 0) & (position < end) & (position % self.axis.spacing == 0)
         return is_there
 
-    def unfold(self, array: Array, number: int) -> Array:
-        """Return the element under each tap of each window; the taps are a new axis, `number`."""
+    def unfold(self, array: Array, taps_axis: int) -> Array:
+        """Return the element under each tap of each window; the taps are a new axis."""
         spread = self.spread(array)
         if self.axis.taps > _UNROLLED:
-            return jax.vmap(lambda tap: self.under(spread, tap), out_axes=number)(jnp.arange(self.axis.taps))
-        return jnp.stack([self.under(spread, tap) for tap in range(self.axis.taps)], number)
+            return jax.vmap(lambda tap: self.under(spread, tap), out_axes=taps_axis)(jnp.arange(self.axis.taps))
+        return jnp.stack([self.under(spread, tap) for tap in range(self.axis.taps)], taps_axis)
 
-    def total(self, array: Array, number: int = 0) -> Array:
-        """Return the sum of the elements under the taps of each window.
+    def total(self, array: Array) -> Array:
+        """Return the sum of the elements under the taps of each window."""
+        spread = self.spread(array)
+        return self._total(array.shape, array.dtype, lambda _: spread)
 
-        Args:
-            array: of elements.
-            number: of the axis of taps, if the array has an element of its own for each; 0 if it has not.
-        """
-        shape = list(array.shape)
-        shape[self.number] = self.axis.grid
-        if number:
-            del shape[number]
-        shared = None if number else self.spread(array)
+    def total_of_taps(self, array: Array, taps_axis: int) -> Array:
+        """Return the same of an array with an axis of taps, where each tap is over elements of its own."""
+        shape = array.shape[:taps_axis] + array.shape[taps_axis + 1 :]
 
-        def add_tap(tap: Any, sums: Array) -> Array:
-            spread = shared
-            if spread is None:
-                spread = self.spread(lax.dynamic_index_in_dim(array, tap, number, keepdims=False))
-            return sums + self.under(spread, tap)
+        def spread(tap: Any) -> Array:
+            return self.spread(lax.dynamic_index_in_dim(array, tap, taps_axis, keepdims=False))
 
-        return self.loop(add_tap, jnp.zeros(shape, array.dtype))
+        return self._total(shape, array.dtype, spread)
+
+    def _total(self, shape: Sequence[int], dtype: Any, spread: Callable[[Any], Array]) -> Array:
+        zeros = jnp.zeros((*shape[: self.number], self.axis.grid, *shape[len(shape) + self.number + 1 :]), dtype)
+        total: Array = self.loop(lambda tap, sums: sums + self.under(spread(tap), tap), zeros)
+        return total
 
     def loop(self, body: Callable[[Any, Any], Any], start: Any) -> Any:
         """Return the result of `body(tap, value)` applied for each tap in order, from `start` on."""
@@ -102,8 +100,7 @@ class _Best(NamedTuple):
 
         Of equal ones it is the first, but the last NaN, which comes before all.
         """
-        is_larger = (value > self.value) & ~jnp.isnan(self.value)
-        is_next = (tap >= 0) & ((self.tap < 0) | is_larger | jnp.isnan(value))
+        is_next = (tap >= 0) & ((self.tap < 0) | (value > self.value) | jnp.isnan(value))
         return _Best(jnp.where(is_next, value, self.value), jnp.where(is_next, tap, self.tap))
 
 
@@ -132,30 +129,38 @@ def _largest(down: _Axis, across: _Axis, elements: Array) -> _Best:
 
 def lower_windows(form: Kernel, values: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Return the new contents of the arrays that a kernel in the layout of windows writes."""
-    down, across = (_Axis(axis, number) for axis, number in zip(WindowAxis.both(values), (-2, -1), strict=True))
-    grid, plane, taps = zip(down.axis[:3], across.axis[:3], strict=True)
-    planes, rows = values["rows"] // math.prod(grid), (values["plane_stride"], plane[1], 1)
-    written = arrays[len(form.reads) :]
-    part = next((part for _, part in form.computed if part.over), None)
-    if values["tap_stride"]:
-        strides = values["plane_stride"], taps[1] * values["tap_stride"], values["tap_stride"], plane[1], 1
-        of_taps = strided(arrays[0], values["first"], (planes, *taps, *plane), strides)
-        results: Sequence[Array] = [down.total(across.total(of_taps, 2), 1)]
-    else:
-        elements = strided(arrays[0], values["first"], (planes, *plane), rows)
+    operation, of_axes = window_operation(form), WindowAxis.both(values)
+    down, across = _Axis(of_axes[0], -2), _Axis(of_axes[1], -1)
+    grid, plane = (down.axis.grid, across.axis.grid), (down.axis.size, across.axis.size)
+    taps, windows = (down.axis.taps, across.axis.taps), values["rows"]
+    planes, plane_stride, tap_stride = windows // math.prod(grid), values["plane_stride"], values["tap_stride"]
+
+    def elements_of(array: Array) -> Array:
+        return strided(array, values["first"], (planes, *plane), (plane_stride, plane[1], 1))
+
+    def at_place(place: Array, elements: Array) -> Array:
+        """Return the elements, with axes of taps, or 0 for all taps but that of their place."""
         tap = lax.iota(np.int32, math.prod(taps)).reshape(1, *taps, 1, 1)
-        if part is None:
-            results = [across.unfold(down.unfold(elements, 1), 2)]
-        elif part.combine == "argmax":
-            results = _largest(down, across, elements)
-        elif not part.at:
-            results = [down.total(across.total(elements))]
-        elif form.kind_of(part.at) == "element":
-            place = strided(arrays[1], values["first"], (planes, *plane), rows)
-            chosen = jnp.where(place[:, None, None] == tap, elements[:, None, None], np.float32(0))
-            results = [down.total(across.total(chosen, 2), 1)]
-        else:
-            place = arrays[1][: planes * math.prod(grid)].reshape(planes, 1, 1, *grid)
-            unfolded = across.unfold(down.unfold(elements, 1), 2)
-            results = [jnp.where(place == tap, unfolded, np.float32(0)).sum(axis=(1, 2))]
+        return jnp.where(place[:, None, None] == tap, elements, np.float32(0))
+
+    results: Sequence[Array]
+    match operation:
+        case "copy":
+            results = [across.unfold(down.unfold(elements_of(arrays[0]), 1), 2)]
+        case "largest":
+            results = _largest(down, across, elements_of(arrays[0]))
+        case "sum by window":
+            place = arrays[1][:windows].reshape(planes, *grid)
+            unfolded = across.unfold(down.unfold(elements_of(arrays[0]), 1), 2)
+            results = [at_place(place, unfolded).sum(axis=(1, 2))]
+        case "sum by element":
+            of_taps = at_place(elements_of(arrays[1]), elements_of(arrays[0])[:, None, None])
+            results = [down.total_of_taps(across.total_of_taps(of_taps, 2), 1)]
+        case _ if tap_stride:
+            strides = plane_stride, taps[1] * tap_stride, tap_stride, plane[1], 1
+            of_taps = strided(arrays[0], values["first"], (planes, *taps, *plane), strides)
+            results = [down.total_of_taps(across.total_of_taps(of_taps, 2), 1)]
+        case _:
+            results = [down.total(across.total(elements_of(arrays[0])))]
+    written = arrays[len(form.reads) :]
     return tuple(put(old, new, values["first_result"]) for old, new in zip(written, results, strict=True))

@@ -65,7 +65,7 @@ def _cooperative(name: str) -> Source:
     return Source("kernels", name, lambda flags, _: cooperative(name, **flags), {})
 
 
-def _row_kernel(form: Form, layout: Layout) -> Source:
+def _kernel_of_form(form: Form, layout: Layout) -> Source:
     return Source(*form.file, lambda flags, _: form_kernel(form, layout, **flags), {})
 
 
@@ -120,8 +120,10 @@ def sources() -> dict[str, dict[str, Source]]:
     }
     return {
         "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
-        "row kernels": {name: _row_kernel(form, "adjacent") for name, form in named_row_kernels().items()},
-        "kernels over windows": {name: _row_kernel(form, "windows") for name, form in named_window_kernels().items()},
+        "row kernels": {name: _kernel_of_form(form, "adjacent") for name, form in named_row_kernels().items()},
+        "kernels over windows": {
+            name: _kernel_of_form(form, "windows") for name, form in named_window_kernels().items()
+        },
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
         "schedules": {"plateau": Source("schedules", "plateau", lambda *_: OptionKernel.of("plateau"), {})},
         "elementwise functions": functions,

@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 Layout = Literal["adjacent", "strided", "segments", "windows"]
-"""How the elements of a row are stored: next to each other, or `inner` apart; of a segment of it, either way; or where
-taps of a window lie, see `windows`."""
+"""How the elements of a row are stored: next to each other, or `inner` apart; of a segment of it, either way; or under
+the taps of a window, see `windows`."""
 
 _PARAMETERS = (("rows", "u32"), ("columns", "u32"), ("inner", "u32"), ("groups", "u32"))
 
@@ -332,7 +332,7 @@ def imports_of(kernel: Kernel) -> str:
     )
 
 
-def imports_of_reductions(kernel: Kernel) -> str:
+def _imports_of_reductions(kernel: Kernel) -> str:
     of_group, extremes = set[str](), set[str]()
     for value in kernel.values.values():
         if value.part and value.part.over:
@@ -361,7 +361,7 @@ def _file(kernel: Kernel, layout: Layout, body: str) -> str:
     return f"""\
 {imports_of(kernel)}
 import package::lib::workgroup::{{PASS_INVOCATIONS, WORKGROUP}};
-{imports_of_reductions(kernel)}
+{_imports_of_reductions(kernel)}
 
 struct RowParameters {{ {parameters} }}
 

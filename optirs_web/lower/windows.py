@@ -1,26 +1,38 @@
-"""A kernel over windows as a WGSL compute shader: what the taps of a window lie on is a row, and a tap is a column.
+"""A kernel over windows as a WGSL compute shader: each window is a row, and each of its taps a column.
 
 The windows slide over planes, and there is one at each place of a grid. An invocation goes through the taps of a window
-one after the other. Where no element lies under a tap, nothing is reduced, and what is written for elements is 0.
+one after the other. A tap that is over no element adds nothing to what is reduced, and what is copied for it is 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..errors import UnsupportedError
 from ..kernel import Kernel, Part, Take, Value
 from ..wgsl import shell
 from .shader import Scope, hooks_of, imports_of, row_bindings, store
 
-__all__ = ["INVOCATIONS", "WindowAxis", "axis_parameters", "need_window_kernel", "window_parameters", "window_source"]
+__all__ = [
+    "INVOCATIONS",
+    "WINDOW_PARAMETERS",
+    "WindowAxis",
+    "WindowOperation",
+    "axis_parameters",
+    "window_operation",
+    "window_source",
+]
 
 INVOCATIONS = 256
 """Invocations of a workgroup, each of which takes a window."""
+
+WindowOperation = Literal["copy", "sum", "sum by window", "sum by element", "largest"]
+"""What a kernel computes: the elements under all taps; their sum for each window; the sum of those under the tap that
+the window names, or of those that name the tap; the largest, and the tap over it."""
 
 
 class WindowAxis(NamedTuple):
@@ -28,11 +40,11 @@ class WindowAxis(NamedTuple):
 
     Attributes:
         grid: how many windows there are.
-        size: of the plane.
+        size: elements of the plane.
         taps: of a window.
         step: positions from a window to the next.
-        start: position of the first tap of the first window.
-        spacing: positions from an element of the plane to the next.
+        start: position of the first tap of the first window; that of the first element is 0.
+        spacing: positions from an element to the next. Copies are for 1 alone.
         tap_step: positions from a tap to the next.
     """
 
@@ -46,16 +58,23 @@ class WindowAxis(NamedTuple):
 
     @staticmethod
     def both(values: Mapping[str, Any]) -> tuple[WindowAxis, WindowAxis]:
-        """Return those along the height and along the width, from the parameters of a launch."""
+        """Return the axes along the height and along the width, from the parameters of a launch."""
         return WindowAxis(*_OF_HEIGHT(values)), WindowAxis(*_OF_WIDTH(values))
 
 
 _OF_HEIGHT, _OF_WIDTH = (itemgetter(*(f"{name}_{axis}" for name in WindowAxis._fields)) for axis in "yx")
 
+_OF_AXES = (
+    *((name, "i32" if name in ("start", "tap_step") else "u32") for name in WindowAxis._fields),
+    ("remainder", "u32"),  # `tap_step` modulo `spacing`
+    ("period", "u32"),  # taps from one over an element to the next
+    ("jump", "i32"),  # elements from the one under such a tap to the next
+)
+
 
 @lru_cache
 def axis_parameters(axes: tuple[WindowAxis, WindowAxis]) -> tuple[int, ...]:
-    """Return the parameters of a launch that its axes give."""
+    """Return the parameters of both axes, each in the order of `_OF_AXES`."""
     parameters: list[int] = []
     for axis in axes:
         period = axis.spacing // math.gcd(axis.tap_step, axis.spacing)
@@ -63,63 +82,55 @@ def axis_parameters(axes: tuple[WindowAxis, WindowAxis]) -> tuple[int, ...]:
     return tuple(parameters)
 
 
-_OF_AXES = (
-    ("grid", "u32"),  # windows
-    ("size", "u32"),  # of a plane
-    ("taps", "u32"),  # of a window
-    ("step", "u32"),  # positions from a window to the next
-    ("start", "i32"),  # position of the first tap of the first window
-    ("spacing", "u32"),  # positions from an element of the plane to the next
-    ("tap_step", "i32"),  # positions from a tap to the next
-    ("rest", "u32"),  # of that, divided by the spacing
-    ("period", "u32"),  # taps from one that has an element under it to the next,
-    ("jump", "i32"),  # and elements
-)
-_PARAMETERS = (
+WINDOW_PARAMETERS = (
     ("rows", "u32"),  # windows of all planes
     ("columns", "u32"),  # taps of a window
-    ("first", "u32"),  # element of the first plane
+    ("first", "u32"),  # element of the operands
     ("first_result", "u32"),
     ("plane_stride", "u32"),
-    ("tap_stride", "u32"),  # from what a plane has for a tap to what it has for the next
-    *((f"{name}_{axis}", type_) for axis in ("y", "x") for name, type_ in _OF_AXES),
+    ("tap_stride", "u32"),  # elements from what a plane has for a tap to what it has for the next
+    *((f"{name}_{axis}", type_) for axis in "yx" for name, type_ in _OF_AXES),
 )
+"""Name and type of the parameters of a dispatch."""
 
-_OF_FIRST_TAP = ("taps", "step", "start", "spacing", "tap_step", "rest")
-_IMPORTS_OF_FOUND = """\
+_OF_FIRST_TAP = ("taps", "step", "start", "spacing", "tap_step", "remainder")
+_IMPORTS_OF_LARGEST = """\
 import package::lib::extremes::{Candidate, no_candidate, rank_of_f32};
 import package::lib::math::infinity;
 import package::lib::windows::larger;
 """
 
 
-def need_window_kernel(kernel: Kernel) -> None:
-    """Check that the lowerings have all that a kernel needs.
+@cache
+def window_operation(kernel: Kernel) -> WindowOperation:
+    """Return what a kernel computes over windows.
 
     Raises:
-        UnsupportedError: it does other than add up rows, or write the largest element of each and its column, or copy
-            elements.
+        UnsupportedError: something else than the lowerings have.
     """
-    combined = [part.combine for _, part in kernel.computed if part.over]
-    of_elements = [part for value, part in kernel.computed if not kernel.level_of_call(value)]
-    is_known = kernel.rank == 2 and all(kernel.returns_argument(part.function) for part in of_elements)
-    if kernel.finds_elements:
-        written = [type(value.source) for value in kernel.written.values()]
-        is_known &= combined == ["argmax"] and written == [Take, Part] and len(kernel.reads) == 1
-    elif kernel.reduced:
-        is_known &= combined == ["sum"] and len(kernel.computed) == len(kernel.writes) == 1
-    else:
-        is_known &= not kernel.computed and len(kernel.reads) == len(kernel.writes) == 1
-    if not is_known:
+    types = [read.type for read in kernel.reads], [write.type for write in kernel.writes]
+    arrays = (*zip(kernel.kinds, [*types[0], *types[1]], strict=True),)
+    combined = [(part.combine, bool(part.at)) for _, part in kernel.computed if part.over]
+    written = [type(value.source) for value in kernel.written.values()]
+    element, window = ("element", "f32"), ("row", "f32")
+    known: dict[tuple[Any, ...], WindowOperation] = {
+        ((), (element, element)): "copy",
+        ((("sum", False),), (element, window)): "sum",
+        ((("sum", True),), (element, ("row", "i32"), window)): "sum by window",
+        ((("sum", True),), (element, ("element", "i32"), window)): "sum by element",
+        ((("argmax", False),), (element, window, ("row", "i32"))): "largest",
+    }
+    operation = known.get((tuple(combined), arrays)) if kernel.rank == 2 and not kernel.numbers else None
+    of_elements = [part.function for value, part in kernel.computed if not kernel.level_of_call(value)]
+    is_known = all(map(kernel.returns_argument, of_elements)) and (
+        written == [Take, Part] if operation == "largest" else len(kernel.computed) == len(combined)
+    )
+    if operation is None or not is_known:
         raise UnsupportedError(
             f"kernel '{kernel.name}': over windows it has to add up what it reads, or to write the largest of that and "
             "its column, or to copy elements"
         )
-
-
-def window_parameters(kernel: Kernel) -> tuple[tuple[str, str], ...]:
-    """Return name and type of the parameters of a dispatch."""
-    return (*_PARAMETERS, *kernel.numbers.items())
+    return operation
 
 
 def window_source(kernel: Kernel) -> str:
@@ -131,78 +142,71 @@ def window_source(kernel: Kernel) -> str:
     elements = rows.elements()
     if not kernel.reduced:
         ((array, value),) = kernel.written.items()
-        elements.statements.append(f"own = {elements.name_of(value.name)};")
-        stored = store(kernel, array, "result + column * places", "own")
-        return _file(kernel, [], ["var own = 0.0;"], elements.statements, [stored], [])
-    own, found = list[str](), list[str]()
+        elements.statements.append(f"copied = {elements.name_of(value.name)};")
+        stored = store(kernel, array, "result + column * windows", "copied")
+        return _file(kernel, [], ["var copied = 0.0;", *_where_there_is_one(elements.statements), stored], [])
+    initial, final = list[str](), list[str]()
     for value in kernel.values.values():
-        of_window = _of_window(value, elements)
-        if of_window is not None:
-            own.append(f"var own_{value.name} = {of_window.initial};")
-            elements.statements.append(f"own_{value.name} = {of_window.update};")
-            found.append(f"let v_{value.name} = {of_window.found};")
+        reduction = _reduction(value, elements)
+        if reduction is not None:
+            initial.append(f"var own_{value.name} = {reduction.initial};")
+            elements.statements.append(f"own_{value.name} = {reduction.update};")
+            final.append(f"let v_{value.name} = {reduction.result};")
             rows.known.add(value.name)
-    own = [*rows.statements, *own]
-    rows.statements = found
+    before = [*rows.statements, *initial]
+    rows.statements = final
     for array, value in kernel.written.items():
         rows.statements.append(store(kernel, array, "parameters.first_result + row", rows.name_of(value.name)))
-    return _file(kernel, own, [], elements.statements, [], rows.statements)
+    return _file(kernel, before, _where_there_is_one(elements.statements), rows.statements)
 
 
-class _OfWindow(NamedTuple):
-    """A value that an invocation finds tap by tap: how it begins, how an element changes it, and what it is then."""
+class _Reduction(NamedTuple):
+    """A value of a window, as an invocation finds it: how it begins, changes by an element, and what it is then."""
 
     initial: str
     update: str
-    found: str
+    result: str
 
 
-def _of_window(value: Value, elements: Scope) -> _OfWindow | None:
-    """Return how a value is found; None if it is known before or follows from others."""
+def _reduction(value: Value, elements: Scope) -> _Reduction | None:
+    """Return how a value is found tap by tap; None if it is known before or follows from others."""
     own = f"own_{value.name}"
     match value.source:
         case Take():
-            taken, place = elements.name_of(value.arguments[0]), f"own_{value.arguments[1]}"
-            return _OfWindow("-infinity()", f"select({own}, {taken}, {place}.column == column)", own)
+            element, largest = elements.name_of(value.arguments[0]), f"own_{value.arguments[1]}"
+            return _Reduction("-infinity()", f"select({own}, {element}, {largest}.column == column)", own)
         case Part(over=over, combine="argmax") as part if over:
             candidate = f"Candidate(rank_of_f32({elements.call(part.function)}, false), column)"
-            return _OfWindow("no_candidate()", f"larger({own}, {candidate})", f"{own}.column")
+            return _Reduction("no_candidate()", f"larger({own}, {candidate})", f"{own}.column")
         case Part(over=over) as part if over:
             element = elements.call(part.function)
-            if part.at:
-                element = f"select(0.0, {element}, {elements.name_of(part.at)} == i32(column))"
-            return _OfWindow("0.0", f"{own} + {element}", own)
+            if value.at:
+                element = f"select(0.0, {element}, {elements.name_of(value.at)} == i32(column))"
+            return _Reduction("0.0", f"{own} + {element}", own)
     return None
 
 
-def _file(
-    kernel: Kernel,
-    before: Sequence[str],
-    start: Sequence[str],
-    element: Sequence[str],
-    end: Sequence[str],
-    after: Sequence[str],
-) -> str:
-    """Return the shader.
+def _where_there_is_one(statements: Sequence[str]) -> list[str]:
+    """Return statements about the element under a tap, which there may not be."""
+    return [
+        "if y < parameters.size_y && x < parameters.size_x {",
+        *(f"    {statement}" for statement in statements),
+        "}",
+    ]
 
-    Args:
-        kernel: its form.
-        before: statements before the taps.
-        start: of each tap.
-        element: of the element under it, where there is one.
-        end: of each tap, after that.
-        after: after the taps.
-    """
+
+def _file(kernel: Kernel, before: Sequence[str], tap: Sequence[str], after: Sequence[str]) -> str:
+    """Return the shader, given the statements before the taps, for each of them, and after them."""
 
     def block(statements: Sequence[str], depth: int) -> str:
         return "".join(f"{'    ' * depth}{line}\n" for line in statements)
 
-    parameters = ", ".join(f"{name}: {type_}" for name, type_ in window_parameters(kernel))
+    parameters = ", ".join(f"{name}: {type_}" for name, type_ in WINDOW_PARAMETERS)
     bindings = row_bindings(kernel)
     of_axis = {axis: ", ".join(f"parameters.{name}_{axis}" for name in _OF_FIRST_TAP) for axis in "yx"}
     return f"""\
 {imports_of(kernel)}
-{_IMPORTS_OF_FOUND if kernel.finds_elements else ""}\
+{_IMPORTS_OF_LARGEST if kernel.finds_elements else ""}\
 import package::lib::windows::first_tap;
 
 struct RowParameters {{ {parameters} }}
@@ -217,13 +221,13 @@ fn main({shell.GRID_PARAMETERS}) {{
         return;
     }}
     const segment = 0u;
-    let places = parameters.grid_y * parameters.grid_x;
-    let plane = row / places;
-    let place = row % places;
-    let down = first_tap(place / parameters.grid_x, {of_axis["y"]});
-    let across = first_tap(place % parameters.grid_x, {of_axis["x"]});
+    let windows = parameters.grid_y * parameters.grid_x;
+    let plane = row / windows;
+    let window = row % windows;
+    let down = first_tap(window / parameters.grid_x, {of_axis["y"]});
+    let across = first_tap(window % parameters.grid_x, {of_axis["x"]});
     let first = parameters.first + plane * parameters.plane_stride;
-    let result = parameters.first_result + plane * parameters.columns * places + place;
+    let result = parameters.first_result + plane * parameters.columns * windows + window;
     let next = u32(parameters.jump_x) + parameters.period_x * parameters.tap_stride;
 {block(before, 1)}\
     var y = down.element;
@@ -232,11 +236,7 @@ fn main({shell.GRID_PARAMETERS}) {{
         var x = across.element;
         var element = first + column * parameters.tap_stride + y * parameters.size_x + x;
         for (var tap_x = across.tap; tap_x < parameters.taps_x; tap_x += parameters.period_x) {{
-{block(start, 3)}\
-            if y < parameters.size_y && x < parameters.size_x {{
-{block(element, 4)}\
-            }}
-{block(end, 3)}\
+{block(tap, 3)}\
             column += parameters.period_x;
             element += next;
             x += u32(parameters.jump_x);

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError
+from ..runtime.backend import Capabilities
 from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..runtime.products import LEAST_PART, inner_parts, longest_inner_axis, longest_side, product_launches
@@ -31,6 +32,27 @@ from .shape import reshape, strided_view, transpose
 __all__ = ["matmul"]
 
 _BATCH_AXES = 2
+
+
+class _Layout(NamedTuple):
+    """The sizes of products, and the strides of both operands along their rows and columns."""
+
+    rows: int
+    columns: int
+    inner: int
+    a_row: int
+    a_inner: int
+    b_inner: int
+    b_column: int
+
+
+class _Factor(NamedTuple):
+    """An operand of products: its memory, where that begins in it, and its strides along two axes of a batch."""
+
+    view: View
+    start: int
+    outer: int = 0
+    batch: int = 0
 
 
 def matmul(a: Any, b: Any) -> Tensor:
@@ -114,8 +136,9 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     result = empty((*batch, rows, columns), float_type(a, b), a.device)
     if not batch and _is_one_launch(result, a, b):
-        layout = _Layout(rows, columns, inner, *a.strided.strides, *b.strided.strides)
-        _launch(result, _Factor(*a.strided[:2]), _Factor(*b.strided[:2]), layout, (1,))
+        (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.strided, b.strided
+        layout = _Layout(rows, columns, inner, *a_strides, *b_strides)
+        _launch(result, _Factor(a_view, a_start), _Factor(b_view, b_start), layout, (1,))
         return result
     left, right = (broadcast_to(operand.detach(), (*batch, *operand.shape[-2:])) for operand in (a, b))
     shape, left_strides, right_strides = (*batch, rows, columns, inner), left.strided.strides, right.strided.strides
@@ -129,13 +152,26 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 def _is_one_launch(result: Tensor, a: Tensor, b: Tensor) -> bool:
     """Return whether the product of two matrices needs no cutting."""
-    capabilities = result.device.capabilities
+    capabilities, sizes = result.device.capabilities, (*result.shape, a.shape[1])
     return (
-        max(result.shape) <= longest_side(capabilities)
-        and a.shape[1] <= longest_inner_axis(capabilities)
-        and (a.shape[1] < 2 * LEAST_PART or capabilities.tiles == "software")
+        _too_long(capabilities, sizes) is None
+        and not _has_parts(capabilities, a.shape[1])
         and fits(a.strided.view, b.strided.view, result.strided.view)
     )
+
+
+def _too_long(capabilities: Capabilities, sizes: Sequence[int]) -> tuple[int, int] | None:
+    """Return the axis of (..., rows, columns, inner) that is too long for a launch, and how long it may be."""
+    side = longest_side(capabilities)
+    for axis, longest in ((-3, side), (-2, side), (-1, longest_inner_axis(capabilities))):
+        if sizes[axis] > longest:
+            return axis, longest
+    return None
+
+
+def _has_parts(capabilities: Capabilities, inner: int) -> bool:
+    """Return whether the inner axis may be cut to occupy a GPU."""
+    return inner >= 2 * LEAST_PART and capabilities.tiles != "software"
 
 
 def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
@@ -163,11 +199,10 @@ def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
 
 def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
     """Return the axis along which products are to be cut, and the length of the parts; None where they fit."""
-    capabilities = result.device.capabilities
-    side, inner = longest_side(capabilities), longest_inner_axis(capabilities)
-    for axis, longest in ((-3, side), (-2, side), (-1, inner)):
-        if a.shape[axis] > longest:
-            return a.ndim + axis, longest
+    too_long = _too_long(result.device.capabilities, a.shape)
+    if too_long is not None:
+        axis, longest = too_long
+        return a.ndim + axis, longest
     if fits(a.strided.view, b.strided.view, result.view):
         return None
     return cut([a, b, strided_view(result, a.shape, (*result.strided.strides, 0))])
@@ -188,7 +223,7 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
         )
         return
     capabilities = result.device.capabilities
-    if inner >= 2 * LEAST_PART and capabilities.tiles != "software" and len(sizes) < _BATCH_AXES and not is_part:
+    if _has_parts(capabilities, inner) and len(sizes) < _BATCH_AXES and not is_part:
         length = inner_parts(capabilities, rows, columns, inner, math.prod(sizes))
         if length < inner:
             _dispatch_parts(result, a, b, length)
@@ -202,35 +237,14 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
     )
 
 
-class _Layout(NamedTuple):
-    """The sizes of products, and the strides of both operands along their rows and columns."""
-
-    rows: int
-    columns: int
-    inner: int
-    a_row: int
-    a_inner: int
-    b_inner: int
-    b_column: int
-
-
-class _Factor(NamedTuple):
-    """An operand of products: its memory, where that begins in it, and its strides along two axes of a batch."""
-
-    view: View
-    start: int
-    outer: int = 0
-    batch: int = 0
-
-
 def _launch(result: Tensor, a: _Factor, b: _Factor, layout: _Layout, sizes: Sequence[int]) -> None:
     """Enqueue products of operands that fit bindings, for each element of a batch of up to two axes."""
-    starts = None if a.view.kind or b.view.kind else (a[1:], b[1:])
+    starts = None if a.view.kind or b.view.kind else ((a.start, a.outer, a.batch), (b.start, b.outer, b.batch))
     is_float16 = a.view.kind == b.view.kind == "float16"
     device, views = result.device, [a.view, b.view, result.view]
     for launch in product_launches("matmul", device.capabilities, layout, math.prod(sizes), starts, is_float16):
-        places = a.start, b.start, launch.first, sizes[-1], a.outer, a.batch, b.outer, b.batch
-        device.dispatch(launch.kernel, views, launch.grid, (*layout, *places))
+        offsets = a.start, b.start, launch.first, sizes[-1], a.outer, a.batch, b.outer, b.batch
+        device.dispatch(launch.kernel, views, launch.grid, (*layout, *offsets))
 
 
 def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:

@@ -61,8 +61,7 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0
     planes = images.shape[0] * images.shape[1]
     shape = (*images.shape[:2], *w.grid)
     result, places = empty(shape, FLOAT32, x.device), empty(shape, INT32, x.device)
-    if images.size:
-        launch_windows(WINDOW_LARGEST, [result, places], [contiguous(images.detach())], w.under_taps, planes)
+    launch_windows(WINDOW_LARGEST, [result, places], [contiguous(images.detach())], w.under_taps, planes)
     result = record(result, (images, lambda g, _: _to_chosen_pixels(g, places, w)))
     return result if x.ndim == 4 else reshape(result, shape[1:])
 
@@ -118,8 +117,7 @@ def avg_pool2d(
 def _sums(x: Tensor, w: Windows) -> Tensor:
     """Return the sum of each window's pixels. Gradient: each pixel gets g of all windows that contain it."""
     result = empty((*x.shape[:2], *w.grid), FLOAT32, x.device)
-    if x.size:
-        launch_windows(WINDOW_SUMS, [result], [contiguous(x.detach())], w.under_taps, x.shape[0] * x.shape[1])
+    launch_windows(WINDOW_SUMS, [result], [contiguous(x.detach())], w.under_taps, x.shape[0] * x.shape[1])
     return record(result, (x, lambda g, _: _shared_out(g, w)))
 
 
@@ -148,6 +146,6 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
     """
     as_images("adaptive_avg_pool2d", x)
     size, count = (x.shape[-2], x.shape[-1]), pair(output_size, "output_size", 1)
-    if size[0] % count[0] or size[1] % count[1] or 0 in size:
+    if size[0] % count[0] or size[1] % count[1]:
         raise ShapeError(f"adaptive_avg_pool2d to {count} needs images that this divides evenly, not {size}")
     return avg_pool2d(x, (size[0] // count[0], size[1] // count[1]))

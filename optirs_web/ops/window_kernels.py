@@ -43,7 +43,7 @@ CHOSEN_PIXELS = Kernel("chosen_pixels", SUM.file, 2, (Read("x"), Read("place", o
 """For each window the pixel at its place."""
 
 TO_CHOSEN_PIXELS = Kernel("to_chosen_pixels", SUM.file, 2, (Read("x"), Read("place", type="i32")), *_CHOSEN)
-"""For each pixel the sum over the windows that have it at their place."""
+"""For each pixel the sum over the windows that have it at their place: a tap that is over a pixel, or -1."""
 
 
 def named_window_kernels() -> dict[str, Kernel]:
@@ -62,57 +62,57 @@ def launch_windows(
     first: int = 0,
     first_result: int = 0,
 ) -> None:
-    """Enqueue a kernel over windows, all contiguous.
+    """Enqueue a kernel over windows that slide over planes; operands and results are contiguous.
 
     Args:
         kernel: its form, whose rows are windows and whose columns are taps.
-        results: the arrays that it writes: of windows (planes, height, width), of elements with the taps after the
-            planes.
-        operands: those that it reads: likewise, where an element is one of a plane that lies under a tap.
-        axes: the windows along the height and along the width.
-        planes: how many of them the windows slide over.
+        results: the arrays that it writes: (planes, height, width) of the grid, or copies, with the taps second.
+        operands: those that it reads: of planes; or of the grid, where the form reads a value of rows.
+        axes: the windows along the height and along the width. Their spacing is 1 for copies.
+        planes: how many there are; nothing is done for 0.
         strides: the elements from a plane to the next, and from what it has for a tap to what it has for the next; None
             if planes follow each other and have the same for all taps.
-        first: the plane of the operands that comes first.
-        first_result: that of the results.
+        first: the first plane of the operands that are of planes.
+        first_result: that of the results, of which there is one if it is not 0.
 
     Raises:
         DeviceLimitError: a window has more taps than a loop of the device has iterations.
     """
+    if not planes:
+        return
     device, (down, across) = results[0].device, axes
     iterations = down.taps * (across.taps + 2)  # with those that leave the loops over a row, and over the rows
     if iterations > device.capabilities.max_iterations:
         raise DeviceLimitError(kernel.name, iterations, device.capabilities.max_iterations, device.name, "iterations")
-    taps, places = down.taps * across.taps, down.grid * across.grid
-    plane, tap_stride = strides or (down.size * across.size, 0)
-    result = places * (1 if kernel.reduced else taps)
+    taps, windows = down.taps * across.taps, down.grid * across.grid
+    plane_size, tap_stride = strides or (down.size * across.size, 0)
+    result_size = windows * (1 if kernel.reduced else taps)
     spread = {"SPREAD": True} if down.spacing > 1 or across.spacing > 1 else {}
     of_axes = axis_parameters(axes)
 
-    def dispatch(
-        results: Sequence[Tensor], operands: Sequence[Tensor], planes: int, first: int = 0, first_result: int = 0
-    ) -> None:
-        rows, views = planes * places, [tensor.view for tensor in (*operands, *results)]
-        parameters = rows, taps, first * plane, first_result * result, plane, tap_stride, *of_axes
+    def dispatch(arrays: Sequence[Tensor], count: int, start: int = 0, start_of_result: int = 0) -> None:
+        rows, views = count * windows, [tensor.view for tensor in arrays]
+        parameters = rows, taps, start * plane_size, start_of_result * result_size, plane_size, tap_stride, *of_axes
         device.dispatch(form_kernel(kernel, "windows", **spread), views, -(-rows // INVOCATIONS), parameters)
 
-    def run_part(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        dispatch(results, operands, results[0].shape[0])
+    def compute(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+        dispatch([*sources, *targets], targets[0].shape[0])
 
     if fits(*(tensor.view for tensor in (*operands, *results))):
-        dispatch(results, operands, planes, first, first_result)
+        dispatch([*operands, *results], planes, first, first_result)
         return
-    sizes = [plane if kind == "element" else places for kind in kernel.kinds[: len(operands)]]
     parts = [
-        part_along(_planes(operand, operand.size // size), 0, first, planes)
-        for operand, size in zip(operands, sizes, strict=True)
+        part_along(_planes(x, x.size // plane_size), 0, first, planes)
+        if kind == "element"
+        else _planes(x, x.size // windows)
+        for x, kind in zip(operands, kernel.kinds, strict=False)
     ]
-    wholes = [_planes(whole, whole.size // result) for whole in results]
+    wholes = [_planes(x, x.size // result_size) for x in results]
     if wholes[0].shape[0] == planes:
-        in_parts(wholes, parts, 1, run_part)
+        in_parts(wholes, parts, 1, compute)
     else:
         (whole,) = wholes
-        compute_part(whole, 0, first_result, planes, lambda target: in_parts([target], parts, 1, run_part))
+        compute_part(whole, 0, first_result, planes, lambda part: in_parts([part], parts, 1, compute))
 
 
 def _planes(x: Tensor, count: int) -> Tensor:

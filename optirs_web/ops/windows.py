@@ -62,12 +62,12 @@ class Windows(NamedTuple):
 
     @property
     def under_taps(self) -> Axes:
-        """Where the pixels lie that a window's taps are over."""
+        """The axes of windows over pixels."""
         return _under_taps(self)
 
     @property
     def over_pixels(self) -> Axes:
-        """Where the windows lie whose taps are over a pixel."""
+        """The reverse: for each pixel the windows whose taps are over it."""
         return _over_pixels(self)
 
     @property

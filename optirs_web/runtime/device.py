@@ -695,24 +695,33 @@ class Device:
                         self._backend.expect(launch.kernel)
             program.recorded = self._backend.record([self._bound(launch) for launch in program.launches])
 
-    def replay(self, program: Program) -> None:
+    def replay(self, program: Program, before: Sequence[Copy] = (), after: Sequence[Copy] = ()) -> None:
         """Enqueue a recorded program. What is enqueued next, until the next `flush`, shares its submit.
 
+        Args:
+            program: what is replayed.
+            before: copies between buffers that are enqueued before it.
+            after: those that are enqueued after it.
+
         Raises:
-            StaleProgramError: a buffer that it bound has moved.
+            StaleProgramError: a buffer that it bound has moved; nothing was enqueued.
         """
         with self.lock:
             if self._closed:
                 self._check_open()
             program.prepare()
+            bound = [[self._bound(copy) for copy in copies if copy.source.nbytes] for copies in (before, after)]
             if self.on_change is not None:
-                self.on_change(program)
+                for change in (*before, program, *after):
+                    self.on_change(change)
+            self._pending += bound[0]
             if self.memory_observers:
                 self._tell("replay", None, program.nbytes)
             if program.recorded is not None:
                 self._pending.append(program.recorded)
+            self._pending += bound[1]
             self.stats.dispatches += program.dispatches
-            self.stats.copies += program.copies
+            self.stats.copies += program.copies + len(bound[0]) + len(bound[1])
             self.stats.replays += 1
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..kernel import Kernel as Form
 from ..lower.shader import Layout, need_row_kernel, row_bindings, row_parameters, row_source
-from ..lower.windows import need_window_kernel, window_parameters, window_source
+from ..lower.windows import WINDOW_PARAMETERS, window_operation, window_source
 from ..wgsl import parse, syntax
 from .kernels import Binding, SourceKernel, bindings_of
 
@@ -28,13 +28,13 @@ class FormKernel(SourceKernel):
     def __init__(self, form: Form, layout: Layout, constants: Mapping[str, Any]) -> None:
         """Use `form_kernel`, which makes each kernel once."""
         if layout == "windows":
-            need_window_kernel(form)
+            window_operation(form)
         else:
             need_row_kernel(form, layout)
         super().__init__(form.name, constants)
         self.form = form
         self.layout = layout
-        self.overwrites = layout != "windows"  # which may be over some planes
+        self.overwrites = layout != "windows"  # of which a launch may write some planes
 
     @cached_property
     def source(self) -> syntax.Module:
@@ -47,8 +47,8 @@ class FormKernel(SourceKernel):
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Those of rows, then the numbers that the form needs."""
-        return window_parameters(self.form) if self.layout == "windows" else row_parameters(self.form, self.layout)
+        """Those of rows, then the numbers that the form needs; or those of windows."""
+        return WINDOW_PARAMETERS if self.layout == "windows" else row_parameters(self.form, self.layout)
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:

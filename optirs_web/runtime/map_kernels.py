@@ -153,16 +153,13 @@ class _Declared(NamedTuple):
 
 @cache
 def _declared(file: str, function: str) -> _Declared:
-    """Return what a map function is declared to take and return; nothing is linked for it."""
-    declarations = package_loader()(("elementwise", file)).declarations
-    found = next((one for one in declarations if isinstance(one, syntax.Function) and one.name == function), None)
-    if found is not None and found.return_type_name is not None:
-        declared = _Declared(
-            tuple((parameter.name, parameter.type_name.name) for parameter in found.parameters),
-            found.return_type_name.name,
-        )
-        if {declared.result, *(type_ for _, type_ in declared.parameters)} <= _TYPES.keys():
-            return declared
+    """Return what a map function is declared to take and return. It is linked only for an alias of a type."""
+    for declaration in package_loader()(("elementwise", file)).declarations:
+        if isinstance(declaration, syntax.Function) and declaration.name == function and declaration.return_type_name:
+            parameters = tuple((parameter.name, parameter.type_name.name) for parameter in declaration.parameters)
+            declared = _Declared(parameters, declaration.return_type_name.name)
+            if {declared.result, *(type_ for _, type_ in parameters)} <= _TYPES.keys():
+                return declared
     linked = shell.function_of(load_map_module("elementwise", file, (function,)), function)
     return _Declared(
         tuple((parameter.name, str(parameter.type)) for parameter in linked.parameters), str(linked.return_type)

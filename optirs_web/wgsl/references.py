@@ -82,22 +82,17 @@ def _function(function: Function, references: list[Reference]) -> None:
 
 
 def _expression(root: Expression | TypeName | None, scopes: _Scopes, references: list[Reference]) -> None:
-    work: list[Expression | TypeName | None] = [root]  # what is next comes last: a call for each node takes longer
+    work: list[Expression | TypeName | None] = [root]  # a stack: a call for each node would take longer
     while work:
         match node := work.pop():
-            case Name(name=name):
+            case Name(name=name) | TypeName(name=name):
                 for scope in scopes:
                     if name in scope:
                         break
                 else:
                     references.append(node)
-            case TypeName(name=name, arguments=arguments):
-                for scope in scopes:
-                    if name in scope:
-                        break
-                else:
-                    references.append(node)
-                work += reversed(arguments)
+                if isinstance(node, TypeName):
+                    work += reversed(node.arguments)
             case Unary(operand=operand):
                 work.append(operand)
             case Binary(left=left, right=right):

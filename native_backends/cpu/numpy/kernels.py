@@ -5,7 +5,8 @@ Loaded at the first kernel, so that a device can be opened and filled without th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,13 @@ from ....runtime.transform_kernels import TransformMeasureKernel, TransformRowsK
 from ....wgsl import rule_shell, shell
 from ....wgsl.python_dialects import NUMPY_IN_DOUBLE, Dialect
 from ....wgsl.transform_lookup import BAD
+from ...arrays import numpy_arrays
 from ...arrays.numpy_arrays import runs
+from ...arrays.products import product_of
 from . import maps, sparse
 from .factored import bind_measure_lines, bind_settle_lines
 from .forms import bind_form, replacement_of
-from .library import CHUNK, Array
+from .library import CHUNK, REPLACEMENTS, Array
 from .options import bind_options
 from .packed import bind_packed
 from .rules import BoundRule
@@ -50,7 +53,7 @@ def bind_kernel(
             return bind_form(kernel, arrays, values)
         case SourceKernel():
             replacement = replacement_of(kernel)
-            return lambda: replacement(values, *arrays)
+            return _bind_product(values, *arrays) if replacement is _MATMUL else partial(replacement, values, *arrays)
         case UpdateKernel():
             return _bind_update(kernel, arrays)
         case RoundKernel():
@@ -76,6 +79,15 @@ def bind_kernel(
         case OptionKernel():
             return bind_options(kernel, arrays, values)
     return bind_packed(kernel, arrays, parameters, partial(bind_kernel, dialect=dialect))
+
+
+_MATMUL = REPLACEMENTS["matmul"]
+
+
+def _bind_product(values: Mapping[str, Any], a: Array, b: Array, c: Array) -> Callable[[], None]:
+    """Return the call of the library: what describes the product takes as long as a small one."""
+    left, right, result, shape = product_of(numpy_arrays, values, a, b, c)
+    return partial(np.matmul, left, right, out=result[: math.prod(shape)].reshape(shape))
 
 
 # Optimizer kernels: the shells of `wgsl.*_shell`, over arrays that go by the names of the bindings.

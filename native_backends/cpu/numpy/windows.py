@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....kernel import Kernel
-from ....lower.windows import WindowAxis
+from ....lower.windows import WindowAxis, WindowOperation, window_operation
 from ...arrays.numpy_arrays import strided
 from .library import DTYPES
 
@@ -19,27 +19,27 @@ __all__ = ["bind_windows"]
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[WindowAxis, WindowAxis]
-Made = TypeVar("Made")
 
 _KEPT = 64
-"""Small launches of which is remembered what is under their taps."""
-
-_FEW_TAPS, _SMALL_PLANE = 128, 4096
-"""Taps of a small launch, and elements of its plane."""
+"""Small launches whose taps are remembered."""
+_FEW_TAPS = 128
+"""Taps of a small launch."""
+_SMALL_PLANE = 4096
+"""Elements of the plane of a small launch."""
 
 _NARROW = 16
 """Elements of a row up to which planes are taken for flat, since NumPy loops over rows."""
 
 
 class _Tap(NamedTuple):
-    """The windows that have an element under a tap, and these elements.
+    """The windows whose tap is over an element, and these elements.
 
     Attributes:
         number: of the tap.
-        windows: those, along the last axes.
-        elements: these, along the axis of taps and the last ones.
-        wrapped: where both are flat ranges, the columns of windows beside the plane: there lies an element of the row
-            before or after, which does not count. None if there are no such columns.
+        windows: an index of those, along the last axes.
+        elements: an index of these, along the axis of taps and the last ones.
+        wrapped: where both are flat ranges, the columns of windows whose tap is left or right of the plane: the flat
+            range has an element of the row before or after there, which does not count. None if there are none.
     """
 
     number: int
@@ -48,24 +48,26 @@ class _Tap(NamedTuple):
     wrapped: slice | None = None
 
 
-def _remembered(make: Callable[[Axes], Iterable[Made]]) -> Callable[[Axes], Iterable[Made]]:
-    """Return the function, but with its results remembered for small launches, where it takes as long as the rest."""
-    kept = lru_cache(_KEPT)(lambda axes: tuple(make(axes)))
-
-    @wraps(make)
-    def of(axes: Axes) -> Iterable[Made]:
-        down, across = axes
-        is_small = down.taps * across.taps <= _FEW_TAPS and down.size * across.size <= _SMALL_PLANE
-        return kept(axes) if is_small else make(axes)
-
-    return of
+def _is_small(axes: Axes) -> bool:
+    """Return whether NumPy takes as long over what is to be remembered as over the rest."""
+    down, across = axes
+    return down.taps * across.taps <= _FEW_TAPS and down.size * across.size <= _SMALL_PLANE
 
 
-@_remembered
-def _taps(axes: Axes) -> Iterator[_Tap]:
+def _taps(axes: Axes) -> Iterable[_Tap]:
+    """Return the taps of windows."""
+    return _few_taps(axes) if _is_small(axes) else _each_tap(axes)
+
+
+def _each_tap(axes: Axes) -> Iterator[_Tap]:
     down, across = ([_along(axis, tap) for tap in range(axis.taps)] for axis in axes)
     for number, ((rows, rows_under), (columns, columns_under)) in enumerate(product(down, across)):
         yield _Tap(number, (..., rows, columns), (..., number, rows_under, columns_under))
+
+
+@lru_cache(_KEPT)
+def _few_taps(axes: Axes) -> tuple[_Tap, ...]:
+    return tuple(_each_tap(axes))
 
 
 def _along(axis: WindowAxis, tap: int) -> tuple[slice, slice]:
@@ -87,33 +89,41 @@ def _along(axis: WindowAxis, tap: int) -> tuple[slice, slice]:
 
 
 def _is_shifted(axes: Axes) -> bool:
-    """Return whether each tap of all windows lies on the plane shifted."""
+    """Return whether each tap of all windows is over the plane shifted."""
     return all(axis.grid == axis.size and axis.step == axis.spacing == 1 for axis in axes)
 
 
-@_remembered
-def _shifts(axes: Axes) -> Iterator[_Tap]:
-    """Return the taps with ranges of the planes taken for flat."""
+def _shifts(axes: Axes) -> Iterable[_Tap]:
+    """Return the taps of windows with ranges of planes that are taken for flat."""
+    return _few_shifts(axes) if _is_small(axes) else _each_shift(axes)
+
+
+@lru_cache(_KEPT)
+def _few_shifts(axes: Axes) -> tuple[_Tap, ...]:
+    return tuple(_each_shift(axes))
+
+
+def _each_shift(axes: Axes) -> Iterator[_Tap]:
     down, across = axes
     size, width = down.size * across.size, across.size
     for number in range(down.taps * across.taps):
         row, column = divmod(number, across.taps)
-        beside = across.start + column * across.tap_step
-        offset = (down.start + row * down.tap_step) * width + beside
+        right = across.start + column * across.tap_step
+        offset = (down.start + row * down.tap_step) * width + right
         first, end = min(size, max(0, -offset)), max(0, size - max(0, offset))
         end = max(first, end)
-        wrapped = None if beside == 0 else slice(0, -beside) if beside < 0 else slice(max(0, width - beside), width)
+        wrapped = None if right == 0 else slice(0, -right) if right < 0 else slice(max(0, width - right), width)
         yield _Tap(number, (..., slice(first, end)), (..., number, slice(first + offset, end + offset)), wrapped)
 
 
 class _Launch(NamedTuple):
-    """A kernel with its arrays, the planes first.
+    """A kernel's arrays, the planes first.
 
     Attributes:
         axes: its windows, along the height and the width.
-        source: what lies under the taps, (planes, taps, height, width).
-        places: the tap for which something counts: of elements, likewise, or of windows, (planes, height, width).
-        results: for windows (planes, height, width), for elements (planes, taps, height, width).
+        source: the elements, (planes, taps, height, width), the same for all taps where they have none of their own.
+        places: of elements, likewise, or of windows, (planes, height, width), the tap to which they belong, if they do.
+        results: for windows (planes, height, width), for copies (planes, taps, height, width).
     """
 
     axes: Axes
@@ -124,29 +134,25 @@ class _Launch(NamedTuple):
 
 def bind_windows(form: Kernel, arrays: Sequence[Array], values: Mapping[str, Any]) -> Callable[[], None]:
     """Return a call that runs a kernel in the layout of windows over these buffers."""
-    axes = WindowAxis.both(values)
+    axes, operation = WindowAxis.both(values), window_operation(form)
     grid, plane, taps = (axes[0].grid, axes[1].grid), (axes[0].size, axes[1].size), values["columns"]
-    planes, count = values["rows"] // (grid[0] * grid[1]), len(form.reads)
-    source, *places = (array.view(DTYPES[read.type]) for array, read in zip(arrays, form.reads, strict=False))
+    planes, first_result = values["rows"] // (grid[0] * grid[1]), values["first_result"]
     strides = values["plane_stride"], values["tap_stride"], plane[1], 1
-    elements, first = strided(source, values["first"], (planes, taps, *plane), strides), values["first_result"]
-    shape = (planes, *grid) if form.reduced else (planes, taps, *grid)
-    results = [
-        array.view(DTYPES[write.type])[first : first + math.prod(shape)].reshape(shape)
-        for array, write in zip(arrays[count:], form.writes, strict=True)
+    operands = [
+        strided(array.view(DTYPES[read.type]), values["first"], (planes, taps, *plane), strides)
+        if kind == "element"
+        else array.view(DTYPES[read.type])[: planes * grid[0] * grid[1]].reshape(planes, *grid)
+        for array, read, kind in zip(arrays, form.reads, form.kinds, strict=False)
     ]
-    launch = _Launch(axes, elements, None, results)
-    if not form.reduced:
-        return partial(_copy, launch)
-    if form.finds_elements:
-        return partial(_largest, launch)
-    if not places:
-        return partial(_add, launch)
-    if form.kinds[1] == "row":
-        return partial(_add_chosen, launch._replace(places=places[0][: planes * grid[0] * grid[1]].reshape(shape)))
-    launch = launch._replace(places=strided(places[0], values["first"], (planes, taps, *plane), strides))
-    is_scattered = all(axis.step == 1 for axis in axes) and values["tap_stride"] == 0
-    return partial(_add_to_chosen if is_scattered else _add_chosen, launch)
+    shape = (planes, taps, *grid) if operation == "copy" else (planes, *grid)
+    results = [
+        array.view(DTYPES[write.type])[first_result : first_result + math.prod(shape)].reshape(shape)
+        for array, write in zip(arrays[len(form.reads) :], form.writes, strict=True)
+    ]
+    run = _RUN[operation]
+    if operation == "sum by element" and (values["tap_stride"] or not all(axis.step == 1 for axis in axes)):
+        run = _add_some  # an element has several windows under the same tap, or taps elements of their own
+    return partial(run, _Launch(axes, operands[0], operands[1] if len(operands) > 1 else None, results))
 
 
 def _flat(array: Array) -> Array:
@@ -200,30 +206,39 @@ def _add(launch: _Launch) -> None:
         sums += added
 
 
-def _add_chosen(launch: _Launch) -> None:
+def _add_some(launch: _Launch) -> None:
     """Add up the elements whose place, or that of the window, is the tap over them."""
     axes, source, places, (target,) = launch
     assert places is not None
     target[:] = 0
+    are_of_elements = places.ndim == source.ndim
     for number, windows, elements, _ in _taps(axes):
-        is_chosen = places[elements if places.ndim > target.ndim else windows] == number
+        is_chosen = places[elements if are_of_elements else windows] == number
         np.add(target[windows], source[elements], out=target[windows], where=is_chosen)
 
 
-@_remembered
 def _windows_of_elements(axes: Axes) -> tuple[Array, Array]:
-    """Return the window that has each element under its first tap, and how much less that of another tap is.
+    """Return the window whose first tap is over each element, and how much less that of another tap is.
 
-    Places in the grid are taken for flat.
+    Places in the grid are taken for flat, and windows are one position apart.
     """
+    return _few_windows(axes) if _is_small(axes) else _each_window(axes)
+
+
+@lru_cache(_KEPT)
+def _few_windows(axes: Axes) -> tuple[Array, Array]:
+    return _each_window(axes)
+
+
+def _each_window(axes: Axes) -> tuple[Array, Array]:
     width = axes[1].grid
     down, across = (np.arange(axis.size) * axis.spacing - axis.start for axis in axes)
     taps_down, taps_across = (np.arange(axis.taps) * axis.tap_step for axis in axes)
     return down[:, None] * width + across, (taps_down[:, None] * width + taps_across).ravel()
 
 
-def _add_to_chosen(launch: _Launch) -> None:
-    """Add each element to the window that has the tap which is its place over it; windows are one position apart."""
+def _add_to_windows(launch: _Launch) -> None:
+    """Add each element to the window whose tap, the element's place, is over it; it is within the grid."""
     axes, source, places, (target,) = launch
     assert places is not None
     places = places[:, 0]
@@ -258,3 +273,12 @@ def _largest(launch: _Launch) -> None:
     if np.isnan(largest).any():
         for number, values in enumerate(seen):
             np.copyto(places, number, where=np.isnan(values))
+
+
+_RUN: dict[WindowOperation, Callable[[_Launch], None]] = {
+    "copy": _copy,
+    "sum": _add,
+    "sum by window": _add_some,
+    "sum by element": _add_to_windows,
+    "largest": _largest,
+}
