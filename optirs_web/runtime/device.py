@@ -712,7 +712,8 @@ class Device:
             program.prepare()
             bound = [[self._bound(copy) for copy in copies if copy.source.nbytes] for copies in (before, after)]
             if self.on_change is not None:
-                for change in (*before, program, *after):
+                changes: list[Recorded | Program] = [*before, program, *after]
+                for change in changes:
                     self.on_change(change)
             self._pending += bound[0]
             if self.memory_observers:
