@@ -96,6 +96,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     Raises:
         ShapeError: they do not fit together.
     """
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     rank = max(map(len, shapes))
     result = []
     for axis in range(-rank, 0):
@@ -146,10 +148,11 @@ def launch_map(
     size = math.prod(shape)
     if size >= 1 << 32:
         raise UnsupportedError(f"an operation over {size:,} elements; at most 4,294,967,295 are possible")
-    sizes, steps = collapse(shape, strides)
-    is_flat = all(tensor.is_contiguous for tensor in tensors) and (
-        size == 1 or all(_is_contiguous(sizes, axis_steps) for axis_steps in steps)
-    )
+    sizes, steps = shape, strides
+    is_flat = are_contiguous = all(tensor.is_contiguous for tensor in tensors)
+    if not (are_contiguous and all(tensor.shape == shape for tensor in tensors)):
+        sizes, steps = collapse(shape, strides)
+        is_flat = are_contiguous and (size == 1 or all(_is_contiguous(sizes, axis_steps) for axis_steps in steps))
     kinds = tuple("tensor" if isinstance(operand, Tensor) else "scalar" for operand in operands)
     kernel = elementwise(file, function, kinds, 0 if is_flat else len(sizes))
     for operand, (_, type_) in zip(operands, operands_of(file, function), strict=True):
@@ -157,7 +160,7 @@ def launch_map(
             raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {operand!r}")
     storages = [tensor.strided for tensor in tensors]
     views = [*((tensor.view for tensor in tensors) if is_flat else (storage.view for storage in storages)), result.view]
-    if size and not fits(*views) and _mapped_in_parts(file, function, operands, sizes, steps, result):
+    if size and not fits(*views) and _mapped_in_parts(file, function, operands, *collapse(shape, strides), result):
         return result
     layout = (
         []
@@ -238,7 +241,9 @@ def apply(
     assert device is not None
     if dtype is FLOAT32:
         dtype = float_type(*tensors)
-    strides = [broadcast_strides(tensor, shape) for tensor in tensors]
+    strides = [
+        tensor.strided.strides if tensor.shape == shape else broadcast_strides(tensor, shape) for tensor in tensors
+    ]
     return launch_map(file, function, operands, strides, shape, empty(shape, dtype, device))
 
 
