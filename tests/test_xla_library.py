@@ -212,7 +212,7 @@ def test_a_kernel_over_windows_leaves_what_it_leaves_on_the_processor(name, axes
     plane, places, taps = down.size * across.size, down.grid * across.grid, down.taps * across.taps
     plane_stride, tap_stride = (taps * plane, plane) if name == "fold" else (plane, 0)
     numbers = places * planes, taps, plane_stride, places, plane_stride, tap_stride, *axis_parameters(axes)
-    values = dict(zip((name for name, _ in kernel.parameters), numbers, strict=True))
+    values = {parameter: number for (parameter, _), number in zip(kernel.parameters, numbers, strict=True)}
     given = []
     for read, kind in zip(form.reads, form.kinds, strict=False):
         size = places * planes if kind == "row" else plane_stride * (1 + planes)

@@ -149,8 +149,9 @@ def launch_map(
     if size >= 1 << 32:
         raise UnsupportedError(f"an operation over {size:,} elements; at most 4,294,967,295 are possible")
     sizes, steps = shape, strides
-    is_flat = are_contiguous = all(tensor.is_contiguous for tensor in tensors)
-    if not (are_contiguous and all(tensor.shape == shape for tensor in tensors)):
+    are_contiguous = all(tensor.is_contiguous for tensor in tensors)
+    is_flat = are_contiguous and all(tensor.shape == shape for tensor in tensors)
+    if not is_flat:
         sizes, steps = collapse(shape, strides)
         is_flat = are_contiguous and (size == 1 or all(_is_contiguous(sizes, axis_steps) for axis_steps in steps))
     kinds = tuple("tensor" if isinstance(operand, Tensor) else "scalar" for operand in operands)

@@ -56,7 +56,7 @@ def _is_small(axes: Axes) -> bool:
 
 def _taps(axes: Axes) -> Iterable[_Tap]:
     """Return the taps of windows."""
-    return _few_taps(axes) if _is_small(axes) else _each_tap(axes)
+    return _kept_taps(axes) if _is_small(axes) else _each_tap(axes)
 
 
 def _each_tap(axes: Axes) -> Iterator[_Tap]:
@@ -66,7 +66,7 @@ def _each_tap(axes: Axes) -> Iterator[_Tap]:
 
 
 @lru_cache(_KEPT)
-def _few_taps(axes: Axes) -> tuple[_Tap, ...]:
+def _kept_taps(axes: Axes) -> tuple[_Tap, ...]:
     return tuple(_each_tap(axes))
 
 
@@ -95,11 +95,11 @@ def _is_shifted(axes: Axes) -> bool:
 
 def _shifts(axes: Axes) -> Iterable[_Tap]:
     """Return the taps of windows with ranges of planes that are taken for flat."""
-    return _few_shifts(axes) if _is_small(axes) else _each_shift(axes)
+    return _kept_shifts(axes) if _is_small(axes) else _each_shift(axes)
 
 
 @lru_cache(_KEPT)
-def _few_shifts(axes: Axes) -> tuple[_Tap, ...]:
+def _kept_shifts(axes: Axes) -> tuple[_Tap, ...]:
     return tuple(_each_shift(axes))
 
 
@@ -222,15 +222,15 @@ def _windows_of_elements(axes: Axes) -> tuple[Array, Array]:
 
     Places in the grid are taken for flat, and windows are one position apart.
     """
-    return _few_windows(axes) if _is_small(axes) else _each_window(axes)
+    return _kept_windows(axes) if _is_small(axes) else _computed_windows(axes)
 
 
 @lru_cache(_KEPT)
-def _few_windows(axes: Axes) -> tuple[Array, Array]:
-    return _each_window(axes)
+def _kept_windows(axes: Axes) -> tuple[Array, Array]:
+    return _computed_windows(axes)
 
 
-def _each_window(axes: Axes) -> tuple[Array, Array]:
+def _computed_windows(axes: Axes) -> tuple[Array, Array]:
     width = axes[1].grid
     down, across = (np.arange(axis.size) * axis.spacing - axis.start for axis in axes)
     taps_down, taps_across = (np.arange(axis.taps) * axis.tap_step for axis in axes)
