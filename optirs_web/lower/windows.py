@@ -31,8 +31,8 @@ INVOCATIONS = 256
 """Invocations of a workgroup, each of which takes a window."""
 
 WindowOperation = Literal["copy", "sum", "sum by window", "sum by element", "largest"]
-"""What a kernel computes: the elements under all taps; their sum for each window; the sum of those under the tap that
-the window names, or of those that name the tap; the largest, and the tap over it."""
+"""The result of a kernel for each window: the elements under all its taps; their sum; the sum of those under the tap
+that the window names, or of those that name the tap over them; the largest element and the tap over it."""
 
 
 class WindowAxis(NamedTuple):

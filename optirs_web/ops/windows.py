@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 Axes = tuple[WindowAxis, WindowAxis]
 
 _LARGEST = 2**31 - 1
-"""Of the numbers that describe windows."""
+"""The largest size, stride, padding or dilation: kernels take them as i32."""
 
 
 class Windows(NamedTuple):
