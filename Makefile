@@ -206,6 +206,7 @@ check: $(LINTERS) wheel ## formatting, lint, docstrings, layers, and types on th
 	$(BIN)/ruff check .
 	$(BIN)/python scripts/check_docstrings.py optirs_web $(MAPPED) benchmarks scripts tests
 	cd $(SITE) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache --no-logo
+	cd $(SITE) && PYTHONPATH=. $(CURDIR)/$(BIN)/python $(CURDIR)/scripts/check_imports.py
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
 
 # Where there is no npm the program says what is missing.

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from . import ops
 from .errors import OptirsError, ShapeError, UnsupportedError
-from .ops.launch import contiguous, write_into
+from .launch import apply_in_place, contiguous, filled, write_into
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32
 from .runtime.flags import used_flags
 from .runtime.modes import Block, Mode
 from .runtime.program import ProgramBuffer
 from .sparse import SparseRows
-from .tensors import Edge, Parameter, Tensor, tensor
+from .tensor_class import Edge, Parameter, Tensor, empty, tensor
 
 __all__ = [
     "ObservedGrad",
     "as_gradient",
+    "as_variable",
     "backward",
     "enable_grad",
     "grad_enabled",
@@ -26,6 +26,8 @@ __all__ = [
     "no_grad",
     "note_grad",
     "observe_grads",
+    "or_zeros",
+    "pulled_back",
     "record",
     "runs_backward",
     "set_grad",
@@ -203,16 +205,26 @@ def _propagate(
 def _added(a: Any, b: Any) -> Any:
     """Return the sum of two gradients. Those of rows are concatenated."""
     if isinstance(a, SparseRows) and isinstance(b, SparseRows):
-        return SparseRows(ops.concat([a.indices, b.indices]), ops.concat([a.values, b.values]), a.shape)
+        return SparseRows(_joined(a.indices, b.indices), _joined(a.values, b.values), a.shape)
     a, b = (addend.to_dense() if isinstance(addend, SparseRows) else addend for addend in (a, b))
-    return ops.add(a, b)
+    return a + b
+
+
+def _joined(first: Tensor, second: Tensor) -> Tensor:
+    """Return the entries of two tensors, those of the second after those of the first."""
+    count = first.shape[0]
+    result = empty((count + second.shape[0], *first.shape[1:]), first.dtype, first.device)
+    before, after = first.view, second.view
+    first.device.copy(before, result.view.part(0, before.nbytes))
+    first.device.copy(after, result.view.part(before.nbytes, after.nbytes))
+    return record(result, (first, lambda g, _: g[:count]), (second, lambda g, _: g[count:]))
 
 
 def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
     if gradient is None:
         if root.size != 1:
             raise ShapeError(f"backward() of a tensor of shape {root.shape} needs a gradient of that shape")
-        return ops.full(root.shape, 1.0, root.device)
+        return filled(root.shape, 1.0, root.device)
     return as_gradient(root, gradient)
 
 
@@ -280,6 +292,31 @@ def gradients(
     return [gradient_of.get(id(source)) for source in sources]
 
 
+def as_variable(x: Tensor) -> Tensor:
+    """Return a tensor of the same values that requires a gradient, and whose history continues to `x`."""
+    alias = record(x.detach(), (x, lambda g, _: g))
+    alias._requires_grad = True
+    return alias
+
+
+def or_zeros(slopes: Sequence[Tensor | None], sources: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients by sources, with zeros for those by which there is none."""
+    return [
+        filled(source.shape, 0.0, source.device) if slope is None else slope
+        for slope, source in zip(slopes, sources, strict=True)
+    ]
+
+
+def pulled_back(formula: Callable[..., Tensor], inputs: Sequence[Tensor], g: Tensor) -> list[Tensor]:
+    """Return the gradients by the inputs of a formula, where that by its value is `g`. They have a history."""
+    with enable_grad():
+        sources = [as_variable(x) for x in inputs]
+        value = formula(*sources)
+        if not value.requires_grad:
+            return or_zeros([None for _ in sources], sources)
+        return or_zeros(gradients(value, sources, g, create_graph=True), sources)
+
+
 # The gradient of a leaf. Its memory is fixed in an arena, and where a program has written it: replays write there.
 
 
@@ -315,9 +352,9 @@ def _accumulate_locked(leaf: Tensor, g: Any) -> None:
     if leaf._grad is None:
         _put(leaf, g, target)
     elif leaf._grad.view == target:
-        ops.add_into(leaf._grad, ops.clone(g) if g.strided.view.buffer is target.buffer else g)
+        apply_in_place("add", "add", leaf._grad, g.clone() if g.strided.view.buffer is target.buffer else g)
     else:
-        _put(leaf, ops.add(leaf._grad, g), target)
+        _put(leaf, leaf._grad + g, target)
 
 
 def _put(leaf: Tensor, value: Tensor, target: View | None) -> None:
@@ -348,7 +385,7 @@ def set_grad(leaf: Tensor, value: Any) -> None:
         leaf._grad = None
         return
     target = _grad_memory(leaf)
-    _put(leaf, ops.clone(gradient.detach()) if target is None else gradient, target)
+    _put(leaf, gradient.detach().clone() if target is None else gradient, target)
 
 
 def observe_grads(observed: dict[int, ObservedGrad]) -> Block[Any]:

@@ -13,8 +13,8 @@ from .autograd import ObservedGrad, grad_enabled, observe_grads
 from .debugging import is_debugging
 from .errors import DeviceLostError, OptirsError, UnsupportedError, quoted
 from .hostdata import HostData, host_data
+from .launch import contiguous
 from .ops.calls import autocast_to
-from .ops.launch import contiguous
 from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
 from .runtime.device import Device

@@ -11,7 +11,7 @@ from typing import Any
 
 from .autograd import record
 from .errors import ShaderError, UnsupportedError
-from .ops.launch import Operand, apply
+from .launch import Operand, apply
 from .ops.operands import as_number, shape_of
 from .ops.reduce import sum_to
 from .runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .errors import ShapeError
 from .runtime.modes import Block, Mode
-from .tensors import Tensor
+from .tensor_class import Tensor
 
 __all__ = ["check_indices", "debug", "is_debugging", "set_debug"]
 

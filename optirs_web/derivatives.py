@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
-from .autograd import gradients, record
+from .autograd import as_variable, gradients, or_zeros
 from .errors import ShapeError, UnsupportedError
 from .hostdata import host_data
 from .tensors import Tensor, tensor
@@ -46,13 +46,13 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
     def value_and_slopes(*arguments: Any) -> tuple[Tensor, Any]:
         positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         tensors = _as_tensors(arguments, positions)
-        sources = [_as_variable(tensors[position]) for position in positions]
+        sources = [as_variable(tensors[position]) for position in positions]
         for position, source in zip(positions, sources, strict=True):
             tensors[position] = source
         value = _only_tensor(function(*tensors))
         if value.size != 1:
             raise ShapeError(f"grad needs a function that returns one element, not the shape {value.shape}")
-        slopes = _or_zeros(_gradients(value, sources, None), sources)
+        slopes = or_zeros(_gradients(value, sources, None), sources)
         return value, slopes[0] if isinstance(argnums, int) else tuple(slopes)
 
     return value_and_slopes
@@ -89,9 +89,9 @@ def vjp(function: Function, *primals: Any) -> tuple[Tensor, Callable[[Any], tupl
         >>> pull([1.0, 10.0])[0].tolist()
         [2.0, 40.0]
     """
-    sources = [_as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
+    sources = [as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
     value = _only_tensor(function(*sources))
-    return value, lambda cotangent: tuple(_or_zeros(_gradients(value, sources, cotangent), sources))
+    return value, lambda cotangent: tuple(or_zeros(_gradients(value, sources, cotangent), sources))
 
 
 def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> tuple[Tensor, Tensor]:
@@ -125,7 +125,7 @@ def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> t
     total = _sum([(product * tangent).sum() for product, tangent in zip(products, along, strict=True)])
     if not total.requires_grad:
         return value, _zeros(value)
-    return value, _or_zeros(_gradients(total, [cotangent], None), [cotangent])[0]
+    return value, or_zeros(_gradients(total, [cotangent], None), [cotangent])[0]
 
 
 def hessian_vector_product(
@@ -150,14 +150,14 @@ def hessian_vector_product(
     primals, vectors = _as_lists(primals, vectors)
     if len(primals) != len(vectors):
         raise ShapeError(f"{len(primals)} primals and {len(vectors)} vectors")
-    sources = [_as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
+    sources = [as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
     value = _only_tensor(function(*sources))
-    slopes = _or_zeros(_gradients(value, sources, None), sources)
+    slopes = or_zeros(_gradients(value, sources, None), sources)
     along = [vector if isinstance(vector, Tensor) else tensor(vector, device=value.device) for vector in vectors]
     total = _sum([(slope * vector).sum() for slope, vector in zip(slopes, along, strict=True)])
     if not total.requires_grad:  # linear: the gradient does not depend on the arguments
         return value, tuple(_zeros(source) for source in sources)
-    return value, tuple(_or_zeros(_gradients(total, sources, None), sources))
+    return value, tuple(or_zeros(_gradients(total, sources, None), sources))
 
 
 def jacobian(function: Function, argnums: int = 0) -> Function:
@@ -173,13 +173,13 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
 
     def all_derivatives(*arguments: Any) -> Tensor:
         tensors = _as_tensors(arguments, (argnums,))
-        source = tensors[argnums] = _as_variable(tensors[argnums])
+        source = tensors[argnums] = as_variable(tensors[argnums])
         value = _only_tensor(function(*tensors))
         flat = value.reshape(-1)
         rows = []
         for number in range(flat.size):
             unit = [float(index == number) for index in range(flat.size)]
-            rows.append(_or_zeros(_gradients(flat, [source], unit), [source])[0])
+            rows.append(or_zeros(_gradients(flat, [source], unit), [source])[0])
         if not rows:
             return ops.zeros((*value.shape, *source.shape), device=value.device)
         return ops.stack(rows).reshape(*value.shape, *source.shape)
@@ -208,13 +208,6 @@ def _as_tensors(arguments: Sequence[Any], positions: Sequence[int]) -> list[Any]
     return tensors
 
 
-def _as_variable(x: Tensor) -> Tensor:
-    """Return a tensor of the same values that requires a gradient, and whose history continues to `x`."""
-    alias = record(x.detach(), (x, lambda g, _: g))
-    alias._requires_grad = True
-    return alias
-
-
 def _only_tensor(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise UnsupportedError(f"a function to differentiate returns a tensor, not {type(value).__name__}")
@@ -223,10 +216,6 @@ def _only_tensor(value: Any) -> Tensor:
 
 def _zeros(like: Tensor) -> Tensor:
     return ops.zeros(like.shape, device=like.device)
-
-
-def _or_zeros(slopes: Sequence[Tensor | None], sources: Sequence[Tensor]) -> list[Tensor]:
-    return [_zeros(source) if gradient is None else gradient for gradient, source in zip(slopes, sources, strict=True)]
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:

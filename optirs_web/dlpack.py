@@ -13,13 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from . import ops
 from .dlpack_capsules import Described, capsule_of, consumed, is_versioned
 from .errors import UnsupportedError
 from .runtime.buffer import Buffer, View
 from .runtime.dtypes import BOOL, dtype as dtype_of
 from .runtime.registry import device as device_of, opened
-from .tensors import Tensor, tensor
+from .tensor_class import Tensor, tensor
 
 if TYPE_CHECKING:
     from .runtime.device import Device
@@ -156,7 +155,7 @@ def _lent(x: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | N
     if copy is False and may_be_written:
         raise BufferError("its memory is another library's, lent read-only, which only DLPack 1.0 can express: copy it")
     if copy or not is_exportable or may_be_written:
-        x, is_read_only = ops.clone(x.detach()), False
+        x, is_read_only = x.detach().clone(), False
     x.device.flush()
     view, start, strides = x.strided
     buffer = view.buffer
@@ -205,7 +204,7 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
         target = device_of(f"{names[0]}:{number}")
     if target is not None and _shares(target, kind, number):
         borrowed = _borrowed(x, target)
-        return ops.clone(borrowed) if copy else borrowed
+        return borrowed.clone() if copy else borrowed
     if copy is False:
         raise BufferError(f"data on DLPack's device ({kind}, {number}) becomes a tensor only by a copy")
     return tensor(x, device=device)

@@ -13,13 +13,12 @@ from .autograd import grad_enabled
 from .errors import UnsupportedError
 from .ops import calls
 from .ops.calls import Autocast, autocast as innermost, autocast_to
-from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32, DType, DTypeLike, dtype as dtype_of
 from .runtime.modes import Block
 from .runtime.program import Program
-from .tensors import Parameter, Tensor
+from .tensor_class import Parameter, Tensor
 
-__all__ = ["autocast", "of_16_bits"]
+__all__ = ["autocast"]
 
 PRODUCTS = frozenset(["conv1d", "conv2d", "conv_transpose2d", "linear", "matmul", "scaled_dot_product_attention"])
 """Operations whose operands and results are of 16 bits under autocast."""
@@ -115,11 +114,6 @@ class autocast(Block["Autocast | None"]):
 
     def _again(self) -> autocast:
         return autocast(self.dtype, self.enabled, self.cache_enabled)
-
-
-def of_16_bits(view: View, dtype: DType) -> View:
-    """Return the view marked as one of float16 or bfloat16 elements."""
-    return View(view.buffer, view.offset, view.nbytes, dtype.name)
 
 
 def _chosen(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:

@@ -15,7 +15,8 @@ from .errors import DeviceLostError
 from .runtime.buffer import View
 from .runtime.device import Device, gathered
 from .runtime.locks import ForkSafeLock
-from .runtime.registry import avoided, device as device_of, device_async
+from .runtime.open_devices import avoided
+from .runtime.registry import device as device_of, device_async
 
 __all__ = ["KeepsValues", "Recoverable", "keep_track", "recover", "recover_async", "snapshot", "snapshot_async"]
 

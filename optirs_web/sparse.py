@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from . import ops
 from .errors import ShapeError, UnsupportedError
 from .hostdata import host_data
+from .launch import filled
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, INT32, UINT32
 from .runtime.kernels import cooperative
-from .tensors import Tensor, as_shape, empty, tensor
+from .tensor_class import Tensor, as_shape, empty, tensor
 
 __all__ = ["ROW_THREADS", "Coalesced", "SparseRows"]
 
@@ -119,7 +119,7 @@ class SparseRows:
             >>> ow.SparseRows([1, 1, -1], [1.0, 2.0, 4.0], (3,), device="cpu").to_dense().tolist()
             [0.0, 3.0, 0.0]
         """
-        dense = ops.zeros(self.shape, self.device)
+        dense = filled(self.shape, 0.0, self.device)
         if self.values.size:
             coalesced = self.coalesced()
             for view, first in coalesced.binding_ranges(dense.view):

@@ -14,9 +14,9 @@ import optimizer_cases
 import schedule_cases
 
 import optirs_web as ow
+from optirs_web import launch
 from optirs_web.gradchecks import read_together
 from optirs_web.lower.windows import WindowAxis
-from optirs_web.ops import launch
 from optirs_web.ops.row_kernels import SUM
 from optirs_web.ops.window_kernels import launch_windows, named_window_kernels
 from optirs_web.optim.lr_scheduler.scheduler_set import get_option

@@ -12,7 +12,7 @@ from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError, LaunchError, OutOfDeviceMemoryError
-from optirs_web.runtime import registry
+from optirs_web.runtime import open_devices, registry
 from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.choosing import figures, ranking
@@ -27,9 +27,9 @@ def alone(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("OPTIRS_AUTO_SOFTWARE", "OPTIRS_DEVICE", "OPTIRS_POWER", "OPTIRS_REQUIRE"):
         monkeypatch.delenv(name, raising=False)
-    registry.avoided.clear()
+    open_devices.avoided.clear()
     yield
-    registry.avoided.clear()
+    open_devices.avoided.clear()
 
 
 class Chooser:
@@ -192,7 +192,7 @@ def test_a_device_that_does_not_open_is_passed_over_and_that_is_logged_once(capl
     chooser.refused.add("vulkan")
     for _ in range(2):
         assert chooser.choose().name == "metal"
-        registry.avoided.clear()
+        open_devices.avoided.clear()
     assert "vulkan is avoided: it could not be opened (it refused)" in chooser.reasons["metal"]
     (record,) = [record for record in caplog.records if "vulkan is avoided" in record.message]
     assert record.levelname == "WARNING"
@@ -256,15 +256,15 @@ def test_a_device_on_which_submits_fail_in_a_row_is_avoided_until_it_is_asked_fo
         fail()
         fail()
         assert (ow.ones((2,), device=device) + 1.0).tolist() == [2.0, 2.0]  # which ends the row
-    assert device.name not in registry.avoided
+    assert device.name not in open_devices.avoided
     for _ in range(3):
         fail()
-    assert registry.avoided[device.name] == "3 submits in a row failed on it"
+    assert open_devices.avoided[device.name] == "3 submits in a row failed on it"
     (info,) = [adapter for adapter in ow.devices() if adapter.label == device.name]
     assert info.available
     assert f"avoids it until you ask for '{device.name}'" in info.reason
     assert ow.device(device.name) is device
-    assert device.name not in registry.avoided
+    assert device.name not in open_devices.avoided
 
 
 def test_want_of_memory_is_no_failure(device, limited):
@@ -272,12 +272,12 @@ def test_want_of_memory_is_no_failure(device, limited):
     for _ in range(4):
         with pytest.raises(OutOfDeviceMemoryError):
             ow.zeros((1 << 20,), device=device)
-    assert registry.avoided == {}
+    assert open_devices.avoided == {}
 
 
 def test_the_only_device_that_may_be_taken_is_taken_again_though_it_failed():
     chooser = Chooser(cpu())
-    registry.avoid("cpu", "it was lost")
+    open_devices.avoid("cpu", "it was lost")
     assert chooser.choose().name == "cpu"
     assert "cpu is retried, since there is no other: it was lost" in chooser.reasons["cpu"]
 

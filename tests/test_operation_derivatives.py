@@ -161,10 +161,11 @@ def test_gradients_and_their_gradients_pass_gradcheck(case, numerics):
 
 
 def _public_operations():
-    """Return the names that `ops` exports, and those of other public functions of its modules that return tensors."""
+    """Return the names that `ops` exports, and those of functions that return tensors in its modules and below them."""
     result = set(ops.__all__)
-    for info in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
-        module = importlib.import_module(info.name)
+    names = [info.name for info in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}.")]
+    for name in ("optirs_web.launch", "optirs_web.limits", *names):
+        module = importlib.import_module(name)
         functions = {name: getattr(module, name) for name in module.__all__}
         result |= {
             name

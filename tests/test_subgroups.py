@@ -12,8 +12,8 @@ from operation_cases import CASES
 from test_operation_derivatives import Call, Found, compare_with_numpy
 
 import optirs_web as ow
+from optirs_web.launch import row_constants
 from optirs_web.ops import layer_norm
-from optirs_web.ops.launch import row_constants
 from optirs_web.ops.row_kernels import named_row_kernels
 from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.form_kernels import form_kernel

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import optirs_web as ow
 
-from ..ops.launch import apply
+from ..launch import apply
 from ..runtime.device import Device
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32
 from ..wgsl import load_map_module

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..hostdata import HostData
-from ..ops.launch import contiguous
+from ..launch import contiguous
 from ..recovery import KeepsValues, keep_track
 from ..runtime.device import Device
 from ..runtime.dtypes import dtype as dtype_of

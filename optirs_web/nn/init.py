@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from ..autograd import no_grad
 from ..errors import ShapeError
+from ..launch import apply, write_into
 from ..ops import full, rand, randn, transpose
-from ..ops.launch import apply, write_into
 from ..tensors import Parameter, Tensor
 from .buffers import Buffer
 

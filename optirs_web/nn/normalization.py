@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ShapeError
+from ..launch import apply_in_place
 from ..ops import astype, ones, reciprocal, zeros
-from ..ops.launch import apply_in_place
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..autograd import record
-from ..tensors import Tensor
+from ..tensor_class import Tensor
 from .arithmetic import add, multiply, subtract
 from .compare import less_equal, where
 from .unary import exp, map_function, slope, square

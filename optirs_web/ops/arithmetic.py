@@ -7,8 +7,8 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..tensors import Tensor, empty
-from .launch import Operand, apply, apply_in_place, write_into
+from ..launch import Operand, apply, apply_in_place, write_into
+from ..tensor_class import Tensor, empty
 from .operands import operand, shape_of
 from .reduce import Axes, any_axes, normalize_axes, sum, sum_to
 

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..autograd import enable_grad, record
+from ..autograd import pulled_back, record
 from ..errors import ShapeError, UnsupportedError
+from ..launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
+from ..limits import in_parts
 from ..runtime.attention_tiles import attention_kernel, attention_tile, column_tiles_for
 from ..runtime.buffer import View
 from ..runtime.dtypes import BOOL, FLOAT32
 from ..runtime.kernels import cooperative
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .arithmetic import add, multiply
 from .compare import astype, greater_equal, less_equal, logical_not, where
 from .composed import once, record_composed
 from .creation import arange, full
 from .dropouts import dropout
-from .launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
-from .limits import in_parts
 from .linear import matmul
 from .reduce import broadcast_to
 from .shape import reshape, transpose
@@ -184,11 +184,7 @@ def _gradient(
     in_parts([result], [query, key, value, g, query_sums, *masks], result.ndim - 2, run)
 
     def formula(query: Tensor, key: Tensor, value: Tensor, g: Tensor) -> Tensor:
-        from ..derivatives import vjp  # which only higher derivatives need
-
-        with enable_grad():
-            gradient: Tensor = vjp(lambda q, k, v: _formula(q, k, v, call), query, key, value)[1](g)[number]
-        return gradient
+        return pulled_back(lambda q, k, v: _formula(q, k, v, call), (query, key, value), g)[number]
 
     return record_composed(result, formula, query, key, value, g)
 

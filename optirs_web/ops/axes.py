@@ -6,7 +6,7 @@ import math
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..tensors import Tensor
+from ..tensor_class import Tensor
 from .reduce import normalize_axes
 from .shape import reshape, strided_view
 

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from ..autograd import record
-from ..tensors import Tensor
+from ..launch import Operand, apply, need_float32
+from ..tensor_class import Tensor
 from .compare import greater, less, logical_and, logical_or, where
-from .launch import Operand, apply, need_float32
 from .operands import operand, shape_of
 from .reduce import sum_to
 

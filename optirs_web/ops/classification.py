@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from ..autograd import record
 from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
+from ..launch import apply, contiguous, need_float32, need_one_device
+from ..limits import fits, in_parts
 from ..runtime.dtypes import FLOAT32, INT32
-from ..tensors import Tensor, empty, tensor
+from ..tensor_class import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
-from .launch import apply, contiguous, need_float32, need_one_device
-from .limits import fits, in_parts
 from .loss_reduction import check_reduction
 from .reduce import broadcast_to, sum
 from .row_kernels import SUM_OF_TWO, cross_entropy_form, launch_rows, launch_sums

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import UnsupportedError
+from ..launch import Operand, apply, launch_map, need_float32
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, DTypeLike, dtype as dtype_of
-from ..tensors import Tensor, empty, tensor
-from .launch import Operand, apply, launch_map, need_float32
+from ..tensor_class import Tensor, empty, tensor
 from .operands import as_number, shape_of
 from .reduce import sum_to
 

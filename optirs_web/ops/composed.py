@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from weakref import ref
 
-from ..autograd import enable_grad, grad_enabled, record
-from ..tensors import Tensor
+from ..autograd import grad_enabled, pulled_back, record
+from ..tensor_class import Tensor
 
 __all__ = ["composed_gradients", "once", "record_composed"]
 
@@ -28,12 +28,8 @@ def once(compute: Callable[[Tensor, Tensor], _Value]) -> Callable[[Tensor, Tenso
 
 def composed_gradients(formula: Callable[..., Tensor], inputs: Sequence[Tensor], g: Tensor) -> tuple[Tensor, ...]:
     """Return the gradients of a formula of differentiable operations, with a history if gradients are recorded now."""
-    from ..derivatives import vjp  # which only higher derivatives need
-
-    leaves_history = grad_enabled()
-    with enable_grad():
-        gradients = vjp(formula, *inputs)[1](g)
-    return gradients if leaves_history else tuple(gradient.detach() for gradient in gradients)
+    gradients = pulled_back(formula, inputs, g)
+    return tuple(gradients if grad_enabled() else [gradient.detach() for gradient in gradients])
 
 
 def record_composed(result: Tensor, formula: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

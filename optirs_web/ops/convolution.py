@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..tensors import Tensor, empty
+from ..launch import Shape, contiguous, float_type, need_float32, need_one_device
+from ..tensor_class import Tensor, empty
 from .arithmetic import add
 from .convolution_products import (
     ImageProduct,
@@ -27,7 +28,6 @@ from .convolution_products import (
 )
 from .creation import full
 from .joining import concat
-from .launch import Shape, contiguous, float_type, need_float32, need_one_device
 from .linear import matmul
 from .reduce import sum
 from .shape import reshape, transpose

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..launch import contiguous, write_into
 from ..runtime.backend import Capabilities
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
@@ -22,8 +23,7 @@ from ..runtime.products import (
     longest_inner_axis,
     staging_of,
 )
-from ..tensors import Tensor, empty
-from .launch import contiguous, write_into
+from ..tensor_class import Tensor, empty
 from .reduce import sum_into
 from .shape import reshape, transpose
 from .slices import Pick, put_part, whole_axis

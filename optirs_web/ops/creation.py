@@ -8,11 +8,11 @@ import struct
 from typing import Any
 
 from ..errors import UnsupportedError
+from ..launch import apply, filled, need_float32
 from ..runtime.device import Device
 from ..runtime.dtypes import BOOL, FLOAT32, DType, DTypeLike, dtype as dtype_of
 from ..runtime.registry import device as device_of
-from ..tensors import Tensor, as_shape
-from .launch import apply, need_float32
+from ..tensor_class import Tensor, as_shape
 from .random_state import manual_seed, next_draw
 
 __all__ = ["arange", "bernoulli", "full", "manual_seed", "ones", "rand", "randn", "zeros"]
@@ -30,15 +30,7 @@ def full(
         [[7.0, 7.0], [7.0, 7.0]]
     """
     type_ = dtype_of(dtype)
-    number = _fitting(value, type_)
-    result = apply(
-        "identity",
-        f"identity_{type_.wgsl}",
-        number,
-        dtype=type_,
-        device=device_of(device),
-        shape=as_shape(shape),
-    )
+    result = filled(as_shape(shape), _fitting(value, type_), device_of(device), type_)
     return Tensor(result.view, result.shape, type_, requires_grad=requires_grad)
 
 

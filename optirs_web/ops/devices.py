@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..autograd import record
 from ..runtime.device import Device
 from ..runtime.registry import device as device_of
-from ..tensors import Tensor, tensor
+from ..tensor_class import Tensor, tensor
 
 __all__ = ["to_device"]
 

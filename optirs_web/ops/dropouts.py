@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..autograd import record
-from ..tensors import Tensor
-from .launch import apply, need_float32
+from ..launch import apply, need_float32
+from ..tensor_class import Tensor
 from .random_state import Draw, next_draw
 
 __all__ = ["dropout"]

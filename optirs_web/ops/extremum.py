@@ -10,12 +10,12 @@ from typing import cast
 from ..autograd import record
 from ..errors import ShapeError
 from ..kernel import Type
+from ..launch import apply, write_into
+from ..limits import compute_part, fits
 from ..runtime.dtypes import FLOAT32, INT32, DType
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .arithmetic import divide, multiply
 from .compare import astype, equal
-from .launch import apply, write_into
-from .limits import compute_part, fits
 from .lookup import elementwise, looked_up
 from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduce_into, reduced_shapes, sum
 from .row_kernels import SEGMENT, extremum_form, launch_rows

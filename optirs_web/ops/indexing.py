@@ -11,12 +11,12 @@ from ..autograd import grad_enabled, record
 from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
 from ..hostdata import HostData, host_data
+from ..launch import Shape, apply, need_float32, need_one_device
 from ..runtime.device import Device
 from ..runtime.dtypes import INT32
 from ..sparse import SparseRows
-from ..tensors import Tensor, tensor
+from ..tensor_class import Tensor, tensor
 from .arithmetic import add
-from .launch import Shape, apply, need_float32, need_one_device
 from .lookup import Lookup, along, elementwise, looked_up, spread
 from .reduce import normalize_axes
 from .shape import reshape

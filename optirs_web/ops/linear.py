@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..runtime.backend import Capabilities
-from ..runtime.buffer import View
-from ..runtime.dtypes import FLOAT32
-from ..runtime.products import LEAST_PART, inner_parts, longest_inner_axis, longest_side, product_launches
-from ..tensors import Tensor, empty, tensor
-from .creation import full
-from .launch import (
+from ..launch import (
     apply_in_place,
     broadcast_shapes,
     collapse,
@@ -25,7 +19,13 @@ from .launch import (
     need_one_device,
     write_into,
 )
-from .limits import compute_part, cut, fits, narrowed, part_along
+from ..limits import compute_part, cut, fits, narrowed, part_along
+from ..runtime.backend import Capabilities
+from ..runtime.buffer import View
+from ..runtime.dtypes import FLOAT32
+from ..runtime.products import LEAST_PART, inner_parts, longest_inner_axis, longest_side, product_launches
+from ..tensor_class import Tensor, empty, tensor
+from .creation import full
 from .reduce import broadcast_to, sum_into, sum_to
 from .shape import reshape, strided_view, transpose
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import NamedTuple
 
 from ..autograd import record
+from ..launch import Shape, apply, apply_in_place, contiguous, write_into
+from ..limits import compute_part, cut, fits, narrowed, part_along
 from ..runtime.dtypes import BOOL, FLOAT32, INT32
 from ..runtime.kernels import cooperative
 from ..runtime.map_kernels import gather
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .creation import full
-from .launch import Shape, apply, apply_in_place, contiguous, write_into
-from .limits import compute_part, cut, fits, narrowed, part_along
 from .reduce import broadcast_to
 from .shape import permute, reshape, strided_view
 

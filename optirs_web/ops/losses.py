@@ -6,13 +6,13 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..tensors import Tensor, tensor
+from ..launch import apply, broadcast_shapes, need_float32
+from ..tensor_class import Tensor, tensor
 from .activations import sigmoid
 from .arithmetic import add, divide, mean, multiply, negate, subtract
 from .bounds import maximum, minimum
 from .compare import greater, where
 from .creation import full
-from .launch import apply, broadcast_shapes, need_float32
 from .loss_reduction import check_reduction
 from .reduce import sum, sum_to
 from .unary import abs, exp, log, log1p

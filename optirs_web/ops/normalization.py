@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from ..autograd import no_grad, record
 from ..errors import ShapeError
+from ..launch import contiguous, need_float32, need_one_device, write_into
+from ..limits import fits, in_parts, narrowed, part_along
 from ..runtime.dtypes import FLOAT32
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .arithmetic import add, mean as mean_of, multiply, subtract
 from .composed import once, record_composed
-from .launch import contiguous, need_float32, need_one_device, write_into
-from .limits import fits, in_parts, narrowed, part_along
 from .reduce import broadcast_to, sum
 from .row_kernels import LAYER_NORM_AFFINE_GRAD, launch_rows, launch_sums, layer_norm_form, layer_norm_grad_form
 from .shape import reshape

@@ -6,9 +6,9 @@ import math
 import struct
 from typing import Any
 
+from ..launch import Operand, Shape, need_float32
 from ..runtime.dtypes import FLOAT32
-from ..tensors import Tensor, tensor
-from .launch import Operand, Shape, need_float32
+from ..tensor_class import Tensor, tensor
 
 __all__ = ["as_number", "operand", "shape_of"]
 

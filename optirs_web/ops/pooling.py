@@ -6,11 +6,11 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError
+from ..launch import contiguous
 from ..runtime.dtypes import FLOAT32, INT32
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .arithmetic import divide, multiply
 from .creation import ones
-from .launch import contiguous
 from .shape import reshape
 from .window_kernels import CHOSEN_PIXELS, TO_CHOSEN_PIXELS, WINDOW_LARGEST, WINDOW_SUMS, launch_windows
 from .windows import Windows, as_images, fold_into, pair, windows_over

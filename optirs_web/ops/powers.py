@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from ..autograd import record
-from ..tensors import Tensor
+from ..launch import Operand, apply
+from ..tensor_class import Tensor
 from .arithmetic import multiply, subtract
 from .compare import equal, greater_equal, logical_and, logical_not, where
 from .creation import full
-from .launch import Operand, apply
 from .operands import operand, shape_of
 from .reduce import sum_to
 from .unary import abs, log, square

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from ..errors import quoted
+from ..launch import Operand, apply_in_place
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import UINT32
 from ..runtime.locks import ForkSafeLock
 from ..runtime.modes import Block, Mode
 from ..runtime.program import Program
-from ..tensors import Tensor
-from .launch import Operand, apply_in_place
+from ..tensor_class import Tensor
 
 __all__ = [
     "Draw",

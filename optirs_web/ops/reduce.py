@@ -9,11 +9,11 @@ from itertools import groupby
 
 from ..autograd import record
 from ..errors import ShapeError
+from ..launch import broadcast_shapes, broadcast_strides, contiguous, need_float32
+from ..limits import compute_part, fits, narrowed, part_along
 from ..runtime.dtypes import FLOAT32
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .creation import full
-from .launch import broadcast_shapes, broadcast_strides, contiguous, need_float32
-from .limits import compute_part, fits, narrowed, part_along
 from .row_kernels import SUM, launch_sums
 from .shape import permute, reshape, strided_view
 

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Literal
 
 from ..kernel import Kernel, Online, Part, Read, Take, Type, Write
+from ..launch import Shape, row_constants
 from ..lower.shader import Layout
 from ..runtime.dtypes import FLOAT32
 from ..runtime.form_kernels import form_kernel
-from ..tensors import Tensor, empty
-from .launch import Shape, row_constants
+from ..tensor_class import Tensor, empty
 
 __all__ = [
     "LAYER_NORM_AFFINE_GRAD",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..tensors import Tensor
+from ..tensor_class import Tensor
 
 __all__ = ["permute", "reshape", "strided_view", "transpose"]
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
+from ..launch import Shape, contiguous, launch_map, write_into
+from ..limits import compute_part, fits, narrowed, part_along
 from ..lower.maps import SpanForm
 from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.map_kernels import place
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .creation import full
-from .launch import Shape, contiguous, launch_map, write_into
-from .limits import compute_part, fits, narrowed, part_along
 from .shape import strided_view
 
 __all__ = ["Index", "Parts", "Pick", "bits_of", "parsed", "part_of", "put_part", "whole_axis"]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from ..autograd import record
 from ..errors import ShapeError
 from ..kernel import Kernel
+from ..launch import Shape, need_float32
+from ..limits import in_parts
 from ..runtime.dtypes import FLOAT32
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .arithmetic import divide, multiply, subtract
 from .composed import record_composed
-from .launch import Shape, need_float32
-from .limits import in_parts
 from .reduce import normalize_axes, one_axis, sum
 from .row_kernels import LOG_SOFTMAX, LOG_SOFTMAX_GRAD, SOFTMAX, SOFTMAX_GRAD, launch_rows
 from .unary import exp, log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..autograd import record
-from ..tensors import Tensor
+from ..tensor_class import Tensor
 from .arithmetic import add, mean, multiply, subtract
 from .compare import equal, isinf, where
 from .extremum import max

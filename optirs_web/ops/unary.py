@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import record
-from ..tensors import Tensor
+from ..launch import Operand, apply, need_float32
+from ..tensor_class import Tensor
 from .arithmetic import add, divide, multiply, negate
 from .creation import zeros
-from .launch import Operand, apply, need_float32
 
 __all__ = [
     "abs",

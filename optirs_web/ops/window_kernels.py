@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ..errors import DeviceLimitError
 from ..kernel import Kernel, Part, Read, Write
+from ..limits import compute_part, fits, in_parts, part_along
 from ..lower.windows import INVOCATIONS, WindowAxis, axis_parameters
 from ..runtime.form_kernels import form_kernel
-from ..tensors import Tensor
-from .limits import compute_part, fits, in_parts, part_along
+from ..tensor_class import Tensor
 from .row_kernels import SUM, extremum_form
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError
+from ..launch import contiguous, need_float32
 from ..lower.windows import WindowAxis
 from ..runtime.dtypes import FLOAT32
-from ..tensors import Tensor, empty
+from ..tensor_class import Tensor, empty
 from .creation import full
-from .launch import contiguous, need_float32
 from .shape import reshape
 from .window_kernels import FOLD, UNFOLD, launch_windows
 

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, Protocol
 
 from ..errors import UnsupportedError, quoted
-from ..ops.launch import need_one_device
+from ..launch import need_one_device
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor
 from .arguments import instead_of

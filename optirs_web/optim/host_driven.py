@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..autograd import grad_enabled
 from ..errors import CheckpointError, ShapeError, UnsupportedError
 from ..hostdata import host_data
-from ..ops.launch import apply
+from ..launch import apply
 from ..ops.reduce import sum as sum_of
 from ..runtime.buffer import View
 from ..runtime.device import Device

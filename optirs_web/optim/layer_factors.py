@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+from ..launch import apply
 from ..ops.creation import ones
-from ..ops.launch import apply
 from ..ops.reduce import sum as sum_of
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative

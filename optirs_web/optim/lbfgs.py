@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ..errors import CheckpointError, OptirsError
 from ..hostdata import HostData, host_data
+from ..launch import apply
 from ..ops.arithmetic import negate, subtract
-from ..ops.launch import apply
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor
 from .host_driven import Closure, Evaluation, HostDriven

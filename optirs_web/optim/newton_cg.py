@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import CheckpointError
+from ..launch import apply
 from ..ops.arithmetic import negate
-from ..ops.launch import apply
 from ..tensors import Tensor
 from .host_driven import Closure, Evaluation, HostDriven
 from .optimizer import Params

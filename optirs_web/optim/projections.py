@@ -15,9 +15,9 @@ from itertools import compress
 from numbers import Real
 from typing import Any
 
+from ..launch import apply
 from ..ops.arithmetic import multiply
 from ..ops.creation import randn
-from ..ops.launch import apply
 from ..ops.linear import matmul
 from ..ops.random_state import checked_seed
 from ..ops.reduce import sum as sum_of

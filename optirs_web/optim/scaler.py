@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import CheckpointError, UnsupportedError
+from ..launch import need_one_device
 from ..ops.arithmetic import multiply
-from ..ops.launch import need_one_device
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..autograd import no_grad, note_grad
 from ..errors import ShapeError
+from ..launch import apply
 from ..ops.arithmetic import multiply
 from ..ops.creation import zeros
-from ..ops.launch import apply
 from ..ops.reduce import sum as sum_of
 from ..runtime.buffer import View
 from ..runtime.device import Device

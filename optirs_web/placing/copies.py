@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ..autograd import grad_enabled, record
 from ..errors import DeviceLimitError
-from ..ops.launch import contiguous
+from ..launch import contiguous
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.launches import Copy, Launch

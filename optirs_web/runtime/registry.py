@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceNotAvailableError
 from .backend import AdapterInfo, Backend
-from .locks import ForkSafeLock
+from .open_devices import avoided, lock, open_devices
 from .stats import Stats
 
 if TYPE_CHECKING:  # loaded while a browser looks for its adapter, which `device_async` asks for first
@@ -59,11 +59,6 @@ _POWER = ("low", "high")
 
 _IS_PAGE: bool = sys.platform == "emscripten"
 
-avoided: dict[str, str] = {}
-"""Devices that failed, by label, and what happened: "auto" takes another; a request by name tries it again."""
-
-_opened: dict[str, Device] = {}
-_lock = ForkSafeLock()  # held while a device is opened or forgotten
 _closed_stats = Stats()
 _set_limit: list[int | None] = []  # the last argument of set_memory_limit, if it was called
 
@@ -152,12 +147,12 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
     if through is not None:
         name = _name_through(name, through)
     name = _requested(name, power)
-    opened_device = _opened.get(name)
+    opened_device = open_devices.get(name)
     if opened_device is None or opened_device.lost:
         _forget_lost()
-        with _lock:
-            opened_device = _opened.get(name) or _select_and_open(name)
-            _opened[name] = opened_device
+        with lock:
+            opened_device = open_devices.get(name) or _select_and_open(name)
+            open_devices[name] = opened_device
     avoided.pop(name, None)
     return opened_device
 
@@ -168,21 +163,21 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
         return _checked_device(name, power)
     name = _requested(name, power)
     _forget_lost()
-    if name not in _opened:
+    if name not in open_devices:
         await _probe_async()
         if not _IS_PAGE:
             return device(name)
         info, why = _select(name)
         if info.name not in _IN_BROWSER:
             return device(name)
-        if info.label not in _opened:
+        if info.label not in open_devices:
             backend = await _module(info).open_backend_async(info)
-            if info.label in _opened:  # another task was faster
+            if info.label in open_devices:  # another task was faster
                 backend.close()
             else:
                 _keep(backend, why)
-        _opened[name] = _opened[info.label]
-    return _opened[name]
+        open_devices[name] = open_devices[info.label]
+    return open_devices[name]
 
 
 def _checked_device(target: object, *options: str | None) -> Device:
@@ -239,7 +234,7 @@ def _open_backend(info: AdapterInfo) -> Backend:
 
 
 def _open_as(info: AdapterInfo, why: str) -> Device:
-    opened_device = _opened.get(info.label) or _keep(_open_backend(info), why)
+    opened_device = open_devices.get(info.label) or _keep(_open_backend(info), why)
     avoided.pop(info.label, None)
     return opened_device
 
@@ -254,32 +249,22 @@ def _module(info: AdapterInfo) -> Any:
 
 def _forget_lost() -> None:
     global _closed_stats
-    if not any(opened_device.lost for opened_device in list(_opened.values())):
+    if not any(opened_device.lost for opened_device in list(open_devices.values())):
         return
-    with _lock:
-        lost = {id(opened_device): opened_device for opened_device in list(_opened.values()) if opened_device.lost}
-        for name in [name for name, opened_device in list(_opened.items()) if id(opened_device) in lost]:
-            del _opened[name]
+    with lock:
+        lost = {id(opened_device): opened_device for opened_device in list(open_devices.values()) if opened_device.lost}
+        for name in [name for name, opened_device in list(open_devices.items()) if id(opened_device) in lost]:
+            del open_devices[name]
         _closed_stats = sum((opened_device.stats for opened_device in lost.values()), _closed_stats)
     for opened_device in lost.values():
         if not opened_device.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
             avoided[opened_device.name] = "it was lost"
 
 
-def avoid(label: str, why: str) -> None:
-    """Note that a device failed: "auto" takes another from now on."""
-    avoided[label] = why
-    with _lock:
-        for name in [
-            name for name, opened_device in _opened.items() if name.startswith("auto") and opened_device.name == label
-        ]:
-            del _opened[name]
-
-
 def _keep(backend: Backend, why: str) -> Device:
     from .device import Device
 
-    opened_device = _opened[backend.info.label] = Device(backend, why)
+    opened_device = open_devices[backend.info.label] = Device(backend, why)
     if _set_limit:
         opened_device.set_memory_limit(_set_limit[-1])
     return opened_device
@@ -344,7 +329,7 @@ def close_device(target: str | Device | None) -> None:
         if not name.startswith("auto"):
             kind, number = _kind_and_number(name)
             name = f"{kind}:{number}" if number else kind
-        opened_device = _opened.get(name)
+        opened_device = open_devices.get(name)
     else:
         opened_device = _checked_device(target)
     if opened_device is not None:
@@ -354,7 +339,7 @@ def close_device(target: str | Device | None) -> None:
 
 def opened() -> list[Device]:
     """Return the devices that are open now."""
-    return list(dict.fromkeys(list(_opened.values())))
+    return list(dict.fromkeys(list(open_devices.values())))
 
 
 def set_memory_limit(nbytes: int | None) -> None:

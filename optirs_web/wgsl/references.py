@@ -137,7 +137,8 @@ def _statement(statement: Statement | None, scopes: _Scopes, references: list[Re
             _expression(condition, scopes, references)
             _block(then, scopes, references)
             _block(otherwise, scopes, references)
-        case For(initial=initial, condition=condition, update=update, body=body):
+        case For(initial=initial, condition=condition, update=update, body=body, unrolled=unrolled):
+            _expression(unrolled, scopes, references)
             inner = (*scopes, set[str]())
             _statement(initial, inner, references)
             _expression(condition, inner, references)

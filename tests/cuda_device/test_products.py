@@ -7,7 +7,7 @@ from software_cuda import amounts, opened
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.runtime import registry
+from optirs_web.runtime import open_devices
 from optirs_web.runtime.kernels import cooperative
 
 HALVES = ["float16", "bfloat16"]
@@ -169,5 +169,5 @@ def test_a_library_that_refuses_to_start_leaves_nothing(driver, monkeypatch):
     with pytest.raises(DeviceNotAvailableError, match="refused to open: cuBLAS refused the product: not initialized"):
         ow.device("cuda:1")
     library.software_cublas_set_status(0)
-    registry.avoided.clear()
+    open_devices.avoided.clear()
     assert (amounts(driver), library.software_cublas_handles()) == before

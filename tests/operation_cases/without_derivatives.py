@@ -22,6 +22,7 @@ HELPERS = {
     "as_images": "gives another walk, by `reshape`",
     "columns_of": "gives the values of `unfold`, and leaves no history",
     "contiguous": "copies values and leaves no history; `in_order` leaves one",
+    "filled": "has no inputs",
     "launch_map": "runs a map function and leaves no history",
     "looked_up": "gives the values of `take`, `gather` and `embedding`, and leaves no history",
     "map_function": "runs a map function and leaves no history",

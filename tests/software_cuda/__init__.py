@@ -17,7 +17,7 @@ from requirements import missing, required
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.runtime import nvrtc, registry
+from optirs_web.runtime import nvrtc, open_devices
 
 __all__ = ["Driver", "amounts", "cublas", "install", "opened", "shown"]
 
@@ -81,7 +81,7 @@ def opened(label="cuda:1"):
     finally:
         if not device.lost:
             ow.close_device(device)
-        registry.avoided.clear()
+        open_devices.avoided.clear()
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backend import Backend
-from ..registry import avoid
+from ..open_devices import avoid
 
 __all__ = ["note_failure", "say_once"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import DeviceNotAvailableError, OptirsError, OutOfDeviceMemoryError
 from ..backend import AdapterInfo, Backend
 from ..device import Device
-from ..registry import avoid, avoided
+from ..open_devices import avoid, avoided
 from . import topology
 from .health import say_once
 

@@ -10,7 +10,7 @@
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
 
 The first candidate of each is what runs where nothing is tuned, but for products, for which `products` has a table by
-class of device and shape, and for sums of long rows on hardware (`ops.launch.row_constants`). All of them compute the
+class of device and shape, and for sums of long rows on hardware (`launch.row_constants`). All of them compute the
 same, but for sums and products by quads: those are added up in another order.
 """
 

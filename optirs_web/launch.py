@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from ..errors import DeviceLostError, ShapeError, UnsupportedError
-from ..runtime.determinism import are_deterministic_algorithms_enabled
-from ..runtime.device import Device
-from ..runtime.dtypes import FLOAT32, DType
-from ..runtime.map_kernels import elementwise, operands_of, uses_index
-from ..runtime.program import recorded_here
-from ..tensors import Tensor, empty
+from .errors import DeviceLostError, ShapeError, UnsupportedError
 from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
+from .runtime.determinism import are_deterministic_algorithms_enabled
+from .runtime.device import Device
+from .runtime.dtypes import FLOAT32, DType
+from .runtime.map_kernels import elementwise, operands_of, uses_index
+from .runtime.program import recorded_here
+from .tensor_class import Tensor, empty
 
 __all__ = [
     "Operand",
@@ -26,6 +26,7 @@ __all__ = [
     "broadcast_strides",
     "collapse",
     "contiguous",
+    "filled",
     "float_type",
     "launch_map",
     "need_float32",
@@ -246,6 +247,11 @@ def apply(
         tensor.strided.strides if tensor.shape == shape else broadcast_strides(tensor, shape) for tensor in tensors
     ]
     return launch_map(file, function, operands, strides, shape, empty(shape, dtype, device))
+
+
+def filled(shape: Shape, value: float, device: Device, dtype: DType = FLOAT32) -> Tensor:
+    """A new tensor with the same value everywhere."""
+    return apply("identity", f"identity_{dtype.wgsl}", value, dtype=dtype, device=device, shape=shape)
 
 
 def write_into(target: Tensor, source: Tensor) -> None:

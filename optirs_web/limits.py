@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..errors import DeviceLimitError
-from ..runtime.buffer import View
-from ..runtime.device import Device
-from ..runtime.map_kernels import join
-from ..tensors import Tensor, empty
+from .errors import DeviceLimitError
+from .runtime.buffer import View
+from .runtime.device import Device
+from .runtime.map_kernels import join
+from .tensor_class import Tensor, empty
 
 __all__ = ["compute_part", "cut", "fits", "in_parts", "narrowed", "part_along", "write_rows"]
 
