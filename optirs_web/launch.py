@@ -62,8 +62,8 @@ def need_float32(operation: str, *tensors: object) -> None:
 
 def float_type(*tensors: Tensor) -> DType:
     """Return the float type of an operation's result: that of its operands, or float32 where they differ."""
-    types = {tensor.dtype for tensor in tensors if tensor.dtype.wgsl == "f32"}
-    return types.pop() if len(types) == 1 else FLOAT32
+    types = [tensor.dtype for tensor in tensors if tensor.dtype.wgsl == "f32"]
+    return types[0] if types and all(type_ is types[0] for type_ in types) else FLOAT32
 
 
 def need_one_device(operation: str, *tensors: Tensor) -> None:
@@ -73,7 +73,7 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
         ShapeError: they are on different devices.
         DeviceLostError: one of these has been lost or closed, and perhaps opened again.
     """
-    devices = list(dict.fromkeys(tensor.device for tensor in tensors))
+    devices = list(dict.fromkeys([tensor.strided.view.buffer.device for tensor in tensors]))
     if len(devices) > 1:
         lost = next((device for device in devices if device.lost), None)
         if lost is not None:

@@ -24,7 +24,8 @@ _BYTES = "bytes of one buffer"
 
 def fits(*views: View) -> bool:
     """Return whether each of the views fits a binding."""
-    return max(view.nbytes for view in views) <= views[0].buffer.device.capabilities.max_binding_bytes
+    most = views[0].buffer.device.capabilities.max_binding_bytes
+    return max([view.nbytes for view in views]) <= most
 
 
 # Strided operands.

@@ -54,7 +54,7 @@ class CpuBackend(Backend):
             blocked_products=True,
         )
         self._workspace = Workspace()
-        self._compiled: set[Kernel] = set()
+        self._known: dict[Kernel, Any] = {}  # what binds each
         # OpenBLAS ends the process where it finds no memory for its buffer, which it takes at the first such product.
         np.ones((8, 1024), np.float32) @ np.ones(1024, np.float32)
 
@@ -93,17 +93,19 @@ class CpuBackend(Backend):
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
         arrays = [handle.bytes[offset : offset + size] for handle, offset, size in buffers]
-        if kernel not in self._compiled:
-            self._compiled.add(kernel)
+        bind = self._known.get(kernel)
+        if bind is None:
+            bind = self._known[kernel] = self._binding_of(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
+        return Step(bind(kernel, arrays, parameters), kernel, buffers, parameters, grid)
+
+    def _binding_of(self, kernel: Kernel) -> Callable[[Any, Sequence[np.ndarray[Any, Any]], bytes], Callable[[], None]]:
         from .products import BlockedProductKernel, bind_product  # see `call_of`
 
         if isinstance(kernel, BlockedProductKernel):
-            call = bind_product(kernel, arrays, parameters, self.call_of, self._workspace)
-        else:
-            call = self.call_of(kernel, arrays, parameters)
-        return Step(call, kernel, buffers, parameters, grid)
+            return partial(bind_product, bind=self.call_of, workspace=self._workspace)
+        return self.call_of
 
     def call_of(self, kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]], parameters: bytes) -> Callable[[], None]:
         """Return a call that runs the kernel over these bytes."""
@@ -155,4 +157,4 @@ class CpuBackend(Backend):
         return timed
 
     def close(self) -> None:
-        self._compiled.clear()
+        self._known.clear()

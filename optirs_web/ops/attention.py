@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..autograd import pulled_back, record
@@ -254,7 +253,7 @@ class _Dispatch:
         self.by_vectors = _are_of_fours(self.operands[:4], self.sizes[2:])
         self.kind = 0 if mask is None else 1 if mask.dtype is BOOL else 2
         if mask is None:
-            self.operands.append((replace(self.operands[0][0], kind=""), (0,) * 5))
+            self.operands.append((self.operands[0][0]._replace(kind=""), (0,) * 5))
         self.owns_queries, self.adds_values = owns_queries, adds_values
 
     def run(self, name: str, query_sums: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..autograd import record
@@ -21,9 +21,15 @@ from ..launch import (
 )
 from ..limits import compute_part, cut, fits, narrowed, part_along
 from ..runtime.backend import Capabilities
-from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
-from ..runtime.products import LEAST_PART, inner_parts, longest_inner_axis, longest_side, product_launches
+from ..runtime.products import (
+    LEAST_PART,
+    ProductLaunch,
+    inner_parts,
+    longest_inner_axis,
+    longest_side,
+    product_launches,
+)
 from ..tensor_class import Tensor, empty, tensor
 from .creation import full
 from .reduce import broadcast_to, sum_into, sum_to
@@ -32,6 +38,9 @@ from .shape import reshape, strided_view, transpose
 __all__ = ["matmul"]
 
 _BATCH_AXES = 2
+
+_Launch = tuple[ProductLaunch, tuple[int, ...]]
+"""A launch and its parameters."""
 
 
 class _Layout(NamedTuple):
@@ -47,10 +56,10 @@ class _Layout(NamedTuple):
 
 
 class _Factor(NamedTuple):
-    """An operand of products: its memory, where that begins in it, and its strides along two axes of a batch."""
+    """An operand of products: where it begins in its memory, of which kind that is, and its strides in a batch."""
 
-    view: View
     start: int
+    kind: str
     outer: int = 0
     batch: int = 0
 
@@ -72,14 +81,18 @@ def matmul(a: Any, b: Any) -> Tensor:
         >>> (a @ ow.ones((3, 4), device="cpu")).shape
         (5, 2, 4)
     """
-    device = a.device if isinstance(a, Tensor) else b.device
-    a, b = (operand if isinstance(operand, Tensor) else tensor(operand, device, FLOAT32) for operand in (a, b))
+    if not isinstance(b, Tensor):
+        b = tensor(b, a.device, FLOAT32)
+    elif not isinstance(a, Tensor):
+        a = tensor(a, b.device, FLOAT32)
     need_float32("matmul", a, b)
     need_one_device("matmul", a, b)
-    if not a.ndim or not b.ndim:
+    if not a.shape or not b.shape:
         raise ShapeError(f"matmul needs operands with axes, and got shapes {a.shape} and {b.shape}")
     if a.shape[-1] != b.shape[-2:][0]:
         raise ShapeError(f"matmul of {a.shape} and {b.shape}: {a.shape[-1]} columns meet {b.shape[-2:][0]} rows")
+    if len(a.shape) == len(b.shape) == 2:
+        return _product(a, b)
     left = a if a.ndim > 1 else reshape(a, (1, a.size))
     right = b if b.ndim > 1 else reshape(b, (b.size, 1))
     result = _product(left, right)
@@ -91,12 +104,12 @@ def matmul(a: Any, b: Any) -> Tensor:
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """Return the product of operands with two axes or more."""
-    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2]) if len(a.shape) + len(b.shape) > 4 else ()
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     shape = (*batch, rows, columns)
-    if inner == 0 or math.prod(shape) == 0:
+    if inner == 0 or 0 in shape:
         result = full(shape, 0.0, a.device, float_type(a, b))
-    elif _is_one_product(b, batch):
+    elif batch and _is_one_product(b, batch):
         result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, float_type(a, b))
     else:
         result = _multiplied(a, b, batch)
@@ -134,12 +147,17 @@ def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
 def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Enqueue the products. Leaves no history."""
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
-    result = empty((*batch, rows, columns), float_type(a, b), a.device)
-    if not batch and _is_one_launch(result, a, b):
-        (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.strided, b.strided
-        layout = _Layout(rows, columns, inner, *a_strides, *b_strides)
-        _launch(result, _Factor(a_view, a_start), _Factor(b_view, b_start), layout, (1,))
-        return result
+    (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.strided, b.strided
+    device = a_view.buffer.device
+    result = empty((*batch, rows, columns), float_type(a, b), device)
+    views = a_view, b_view, result.strided.view
+    if not batch and fits(*views):
+        layout, kinds = (rows, columns, inner, *a_strides, *b_strides), (a_view.kind, b_view.kind)
+        only = _only_launch(device.capabilities, layout, a_start, b_start, kinds)
+        if only is not None:
+            launch, parameters = only
+            device.dispatch(launch.kernel, views, launch.grid, parameters)
+            return result
     left, right = (broadcast_to(operand.detach(), (*batch, *operand.shape[-2:])) for operand in (a, b))
     shape, left_strides, right_strides = (*batch, rows, columns, inner), left.strided.strides, right.strided.strides
     _multiply_into(
@@ -150,14 +168,16 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     return result
 
 
-def _is_one_launch(result: Tensor, a: Tensor, b: Tensor) -> bool:
-    """Return whether the product of two matrices needs no cutting."""
-    capabilities, sizes = result.device.capabilities, (*result.shape, a.shape[1])
-    return (
-        _too_long(capabilities, sizes) is None
-        and not _has_parts(capabilities, a.shape[1])
-        and fits(a.strided.view, b.strided.view, result.strided.view)
-    )
+@lru_cache(4096)
+def _only_launch(
+    capabilities: Capabilities, layout: tuple[int, ...], a_start: int, b_start: int, kinds: tuple[str, str]
+) -> _Launch | None:
+    """Return the launch of the product of two matrices that fit bindings; None where the product is cut."""
+    if _too_long(capabilities, layout[:3]) is not None or _has_parts(capabilities, layout[2]):
+        return None
+    a, b = _Factor(a_start, kinds[0]), _Factor(b_start, kinds[1])
+    (only,) = _launches(capabilities, a, b, _Layout(*layout), (1,))
+    return only
 
 
 def _too_long(capabilities: Capabilities, sizes: Sequence[int]) -> tuple[int, int] | None:
@@ -232,19 +252,21 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
         (0,) * (_BATCH_AXES - len(axis_strides)) + tuple(axis_strides) for axis_strides in strides
     )
     layout = _Layout(rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
-    _launch(
-        result, _Factor(a_view, a_start, a_outer, a_batch), _Factor(b_view, b_start, b_outer, b_batch), layout, sizes
-    )
+    left = _Factor(a_start, a_view.kind, a_outer, a_batch)
+    right = _Factor(b_start, b_view.kind, b_outer, b_batch)
+    for launch, parameters in _launches(capabilities, left, right, layout, sizes):
+        result.device.dispatch(launch.kernel, [a_view, b_view, result.view], launch.grid, parameters)
 
 
-def _launch(result: Tensor, a: _Factor, b: _Factor, layout: _Layout, sizes: Sequence[int]) -> None:
-    """Enqueue products of operands that fit bindings, for each element of a batch of up to two axes."""
-    starts = None if a.view.kind or b.view.kind else ((a.start, a.outer, a.batch), (b.start, b.outer, b.batch))
-    is_float16 = a.view.kind == b.view.kind == "float16"
-    device, views = result.device, [a.view, b.view, result.view]
-    for launch in product_launches("matmul", device.capabilities, layout, math.prod(sizes), starts, is_float16):
+def _launches(
+    capabilities: Capabilities, a: _Factor, b: _Factor, layout: _Layout, sizes: Sequence[int]
+) -> Iterator[_Launch]:
+    """Yield the launches of products for each element of a batch of up to two axes."""
+    starts = None if a.kind or b.kind else ((a.start, a.outer, a.batch), (b.start, b.outer, b.batch))
+    is_float16 = a.kind == b.kind == "float16"
+    for launch in product_launches("matmul", capabilities, layout, math.prod(sizes), starts, is_float16):
         offsets = a.start, b.start, launch.first, sizes[-1], a.outer, a.batch, b.outer, b.batch
-        device.dispatch(launch.kernel, views, launch.grid, (*layout, *offsets))
+        yield launch, (*layout, *offsets)
 
 
 def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:

@@ -120,9 +120,9 @@ class MatrixShape(NamedTuple):
     inner: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Capabilities:
-    """The limits of a device, in bytes and counts, and the optional features that it has.
+    """The limits of a device, in bytes and counts, and the optional features that it has. Compared by identity.
 
     Attributes:
         max_buffer_bytes: the largest single allocation.

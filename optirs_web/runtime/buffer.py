@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..errors import UnsupportedError
 
@@ -55,8 +54,7 @@ class Buffer:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Part of a buffer: `nbytes` bytes from `offset`. Keeps the buffer alive.
 
     `kind` is "" for words, or says what the halves of words are: "float16" or "bfloat16".

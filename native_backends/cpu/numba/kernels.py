@@ -67,15 +67,19 @@ class NumbaKernels:
         """`at_once`: whatever Numba has a form for is Numba's from its first launch on."""
         self._at_once = at_once
         self._known: dict[Kernel, _Candidate] = {}
+        self._numpys: set[Kernel] = set()  # those that Numba has no form for
         self._accounts: dict[Any, _Account] = {}
 
     def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call that runs the kernel over these bytes."""
-        is_copy = isinstance(kernel, MapKernel) and (not kernel.form.computed or only_joins(kernel))
-        if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
+        if kernel in self._numpys:
             return _bind_numpy(kernel, arrays, parameters)
         candidate = self._known.get(kernel)
         if candidate is None:
+            is_copy = isinstance(kernel, MapKernel) and (not kernel.form.computed or only_joins(kernel))
+            if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
+                self._numpys.add(kernel)
+                return _bind_numpy(kernel, arrays, parameters)
             candidate = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
         if candidate.is_settled(arrays, parameters):
             return candidate.bind(arrays, parameters)

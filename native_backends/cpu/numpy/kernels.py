@@ -5,16 +5,15 @@ Loaded at the first kernel, so that a device can be opened and filled without th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from ....runtime.factored import LineMeasureKernel, LineSettleKernel
 from ....runtime.form_kernels import FormKernel
-from ....runtime.kernels import Kernel, SourceKernel
+from ....runtime.kernels import CooperativeKernel, Kernel, SourceKernel
 from ....runtime.map_kernels import FusedKernel, MapKernel
 from ....runtime.option_kernels import OptionKernel
 from ....runtime.rows import RowsKernel
@@ -23,13 +22,12 @@ from ....runtime.transform_kernels import TransformMeasureKernel, TransformRowsK
 from ....wgsl import rule_shell, shell
 from ....wgsl.python_dialects import NUMPY_IN_DOUBLE, Dialect
 from ....wgsl.transform_lookup import BAD
-from ...arrays import numpy_arrays
 from ...arrays.numpy_arrays import runs
-from ...arrays.products import product_of
+from ...arrays.products import Product, Strided, product_of
 from . import maps, sparse
 from .factored import bind_measure_lines, bind_settle_lines
 from .forms import bind_form, replacement_of
-from .library import CHUNK, REPLACEMENTS, Array
+from .library import CHUNK, MATMUL, REPLACEMENTS, Array
 from .options import bind_options
 from .packed import bind_packed
 from .rules import BoundRule
@@ -42,6 +40,8 @@ def bind_kernel(
     kernel: Kernel, arrays: Sequence[Array], parameters: bytes, dialect: Dialect = NUMPY_IN_DOUBLE
 ) -> Callable[[], None]:
     """Return a call that runs the kernel over these bytes; `dialect` is that of maps."""
+    if isinstance(kernel, CooperativeKernel) and REPLACEMENTS[kernel.name] is MATMUL:
+        return _bind_product(kernel, parameters, *arrays)
     if isinstance(kernel, MapKernel):
         return maps.bind_map(kernel, arrays, kernel.unpack(parameters), dialect)
     names = (name for name, _ in kernel.parameters)
@@ -52,8 +52,7 @@ def bind_kernel(
         case FormKernel():
             return bind_form(kernel, arrays, values)
         case SourceKernel():
-            replacement = replacement_of(kernel)
-            return _bind_product(values, *arrays) if replacement is _MATMUL else partial(replacement, values, *arrays)
+            return partial(replacement_of(kernel), values, *arrays)
         case UpdateKernel():
             return _bind_update(kernel, arrays)
         case RoundKernel():
@@ -81,13 +80,28 @@ def bind_kernel(
     return bind_packed(kernel, arrays, parameters, partial(bind_kernel, dialect=dialect))
 
 
-_MATMUL = REPLACEMENTS["matmul"]
-
-
-def _bind_product(values: Mapping[str, Any], a: Array, b: Array, c: Array) -> Callable[[], None]:
+def _bind_product(kernel: Kernel, parameters: bytes, a: Array, b: Array, c: Array) -> Callable[[], None]:
     """Return the call of the library: what describes the product takes as long as a small one."""
-    left, right, result, shape = product_of(numpy_arrays, values, a, b, c)
-    return partial(np.matmul, left, right, out=result[: math.prod(shape)].reshape(shape))
+    left, right, result = _arrays_of_product(kernel, parameters, c.nbytes)
+    return partial(
+        np.matmul,
+        np.ndarray(left.shape, np.float32, a, left.start, left.strides),
+        np.ndarray(right.shape, np.float32, b, right.start, right.strides),
+        out=np.ndarray(result, np.float32, c),
+    )
+
+
+@lru_cache(4096)
+def _arrays_of_product(kernel: Kernel, parameters: bytes, nbytes: int) -> Product:
+    """Return the operands with starts and strides in bytes, and the shape of the result, which has so many bytes."""
+    names = (name for name, _ in kernel.parameters)
+    values = dict(zip(names, kernel.unpack(parameters), strict=True))
+    left, right, shape = product_of(values, nbytes // 4)
+    return Product(_in_bytes(left), _in_bytes(right), shape)
+
+
+def _in_bytes(view: Strided) -> Strided:
+    return Strided(4 * view.start, view.shape, tuple(4 * stride for stride in view.strides))
 
 
 # Optimizer kernels: the shells of `wgsl.*_shell`, over arrays that go by the names of the bindings.

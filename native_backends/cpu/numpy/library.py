@@ -14,7 +14,7 @@ import numpy as np
 from ...arrays import numpy_arrays
 from ...arrays.routines import ROUTINES
 
-__all__ = ["CHUNK", "DTYPES", "REPLACEMENTS", "Array", "Parameters"]
+__all__ = ["CHUNK", "DTYPES", "MATMUL", "REPLACEMENTS", "Array", "Parameters"]
 
 Array = np.ndarray[Any, Any]
 Parameters = Mapping[str, Any]
@@ -28,3 +28,6 @@ DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()
 }
+
+MATMUL = REPLACEMENTS["matmul"]
+"""The product, which `bind_kernel` binds to its arrays, not to parameters."""
