@@ -171,7 +171,7 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
     step = rule.scalar_names.index("step")
 
     def run() -> None:
-        for tensor, first, end in runs(rule.bound["blocks"]):
+        for tensor, first, end, gaps in rule.runs():
             is_due = bool(rule.scalars[tensor, step] if on_call else rule.is_active[tensor] == 1)
             if not (is_due or (keeping is not None and keeping.on[tensor] & 1)):
                 continue
@@ -187,6 +187,7 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
                 for number, (name, slot) in enumerate(rule.slots.items()):
                     if name in new:
                         slot.store(part, new[name], steps_taken * len(rule.slots) + number)
+            rule.clear(gaps)
 
     return run
 

@@ -87,6 +87,12 @@ class _Map(NamedTuple):
     numbers: list[Any]
     results: list[Array]
 
+    def call(self) -> Callable[[], None]:
+        """Return a call that computes all elements: at once, where they are few."""
+        if self.function.memory or math.prod(self.shape) > CHUNK:
+            return self.run
+        return partial(self._compute, 0, self.reads, self.results, ())
+
     def run(self) -> None:
         """Compute all elements, part by part."""
         shape, count = self.shape, self.function.memory
@@ -191,7 +197,7 @@ def bind_map(
     bound = _map(kernel, tuple(own[: kernel.places.rank]) or (size,), arrays, own, dialect)
     copies = _copies(kernel.form, bound) if only_joins(kernel) else []
     if not copies:
-        return bound.run
+        return bound.call()
 
     def copy() -> None:
         for target, source in copies:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....runtime.rule_kernels import RuleKernel
 from ....wgsl import param_storage, rule_shell, shell, slot_storage
-from ...arrays.numpy_arrays import functions_of
+from ...arrays.numpy_arrays import functions_of, runs
 from .library import Array
 from .line_tables import LineTables
 from .storage import Params, Slot
 from .transform_tables import TransformTables
 
-__all__ = ["BoundRule"]
+__all__ = ["BoundRule", "Run"]
+
+
+class Run(NamedTuple):
+    """Elements for which a rule does the same: a tensor's, or those of several in a row whose tables are the same.
+
+    Attributes:
+        tensor: the number of the first.
+        first: element.
+        end: after the last element.
+        gaps: what lies between the tensors.
+    """
+
+    tensor: int
+    first: int
+    end: int
+    gaps: list[slice]
 
 
 class BoundRule:
@@ -50,6 +66,30 @@ class BoundRule:
             TransformTables(kernel, self.bound, self.functions, table[:, width:]) if kernel.rule.stages else None
         )
         self.lines = LineTables(kernel, self.bound, self.functions) if "shapes" in self.bound else None
+        self._table = table
+        kinds = {kernel.param_kind or "float32", *kernel.slots.values()}
+        self._tells_tensors_apart = bool(self.transforms or self.lines or kinds != {"float32"})
+        self._arrays = [self.bound[name].view(np.float32) for name in ("params", *self.slots) if name in self.bound]
+
+    def runs(self) -> Iterator[Run]:
+        """Yield each run of elements for which the rule does the same."""
+        run, its_table = None, b""
+        for tensor, first, end in runs(self.bound["blocks"]):
+            table = b"" if self._tells_tensors_apart else self._table[tensor].tobytes()
+            if run is not None and table and table == its_table and first - run.end < shell.BLOCK:
+                run = Run(run.tensor, run.first, end, [*run.gaps, slice(run.end, first)])
+                continue
+            if run is not None:
+                yield run
+            run, its_table = Run(tensor, first, end, []), table
+        if run is not None:
+            yield run
+
+    def clear(self, gaps: Iterable[slice]) -> None:
+        """Set what is between tensors to zero, as everybody leaves it."""
+        for gap in gaps:
+            for array in self._arrays:
+                array[gap] = 0
 
     def tensor_at(self, part: slice) -> int:
         """The tensor that these elements belong to."""
