@@ -8,7 +8,9 @@ import optirs_web as ow
 from optirs_web import ops
 from optirs_web.errors import UnsupportedError
 from optirs_web.ops.slices import Pick, put_part, whole_axis
+from optirs_web.runtime.kernels import interface_of
 from optirs_web.runtime.launches import Launch
+from optirs_web.runtime.routines import Interface
 
 
 def arrays(*shapes):
@@ -110,6 +112,16 @@ def test_a_compiled_step_runs_less_and_gives_the_same(device, name):
     ):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
     assert names(step) == expected
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_launch_binds_what_its_shader_has(device, name):
+    step, shapes, _ = STEPS[name]
+    compiled = ow.compile(step, device=device.name)
+    compiled(*[ow.tensor(array, device=device) for array in arrays(*shapes)])
+    for launch in compiled.program.launches:
+        if isinstance(launch, Launch):
+            assert Interface(launch.kernel.bindings, launch.kernel.parameters) == interface_of(launch.kernel.module)
 
 
 @pytest.mark.parametrize(

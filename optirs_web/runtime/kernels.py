@@ -13,10 +13,11 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..errors import UnsupportedError
 from ..wgsl import check, link, package_loader, parse, print_wgsl, syntax, types
+from .routines import ROUTINES, Binding, Interface
 
 __all__ = [
     "Binding",
@@ -26,6 +27,7 @@ __all__ = [
     "SourceKernel",
     "bindings_of",
     "cooperative",
+    "interface_of",
 ]
 
 _CONVOLUTIONS = frozenset({"convolution", "convolution_band", "convolution_quads"})
@@ -34,14 +36,6 @@ _OVERWRITING = _CONVOLUTIONS | {"matmul"}
 # Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
 _IN_BOUNDS = _CONVOLUTIONS | {"attention", "attention_grad", "batched_matmul", "matmul"}
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
-
-
-class Binding(NamedTuple):
-    """A storage buffer as a kernel sees it: its name, its WGSL type, and whether the kernel writes it."""
-
-    name: str
-    type: str
-    writes: bool
 
 
 class Kernel(ABC):
@@ -71,27 +65,18 @@ class Kernel(ABC):
         return self.wgsl(host)
 
     @cached_property
-    def _globals(self) -> list[syntax.GlobalVariable]:
-        return [
-            declaration for declaration in self.module.declarations if isinstance(declaration, syntax.GlobalVariable)
-        ]
+    def _interface(self) -> Interface:
+        return interface_of(self.module)
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
         """The storage bindings, numbered from 0 in group 0; a uniform binding follows them."""
-        return tuple(
-            Binding(variable.name, str(variable.type), variable.access == "read_write")
-            for variable in self._globals
-            if variable.space == "storage"
-        )
+        return self._interface.bindings
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Name and WGSL type of each parameter."""
-        for variable in self._globals:
-            if variable.space == "uniform" and isinstance(variable.type, types.Struct):
-                return tuple((member.name, str(member.type)) for member in variable.type.members)
-        return ()
+        return self._interface.parameters
 
     @cached_property
     def _packing(self) -> struct.Struct:
@@ -155,6 +140,13 @@ class CooperativeKernel(SourceKernel):
         """The file, parsed."""
         return package_loader()(("kernels", self.name))
 
+    @cached_property
+    def _interface(self) -> Interface:
+        declared = ROUTINES.get(self.name)
+        if declared is not None and self.constants.keys() <= declared.overrides:
+            return declared
+        return super()._interface
+
     def with_constants(self, constants: Mapping[str, Any]) -> CooperativeKernel:
         """Return the kernel with these overrides."""
         return cooperative(self.name, **constants)
@@ -193,6 +185,20 @@ class GeneratedKernel(Kernel):
         module = parse(self.wgsl(), f"<generated {self.name}>")
         check(module)
         return module
+
+
+def interface_of(module: syntax.Module) -> Interface:
+    """Return what a launch of a complete module binds."""
+    variables = [declaration for declaration in module.declarations if isinstance(declaration, syntax.GlobalVariable)]
+    bindings = tuple(
+        Binding(variable.name, str(variable.type), variable.access == "read_write")
+        for variable in variables
+        if variable.space == "storage"
+    )
+    for variable in variables:
+        if variable.space == "uniform" and isinstance(variable.type, types.Struct):
+            return Interface(bindings, tuple((member.name, str(member.type)) for member in variable.type.members))
+    return Interface(bindings, ())
 
 
 def bindings_of(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:

@@ -10,12 +10,15 @@ from ..lower.hooks import Hook, hooked
 from ..lower.maps import (
     ELEMENTS_PER_WORKGROUP,
     LOOP,
+    VALUE,
     Places,
     SpanForm,
+    binding_of,
     map_bindings,
     map_parameters,
     map_source,
     need_map,
+    own_parameters,
 )
 from ..wgsl import load_map_module, package_loader, print_wgsl, shell, syntax
 from .kernels import Binding, GeneratedKernel, Kernel, SourceKernel, bindings_of
@@ -131,6 +134,19 @@ class FusedKernel(Kernel):
     def module(self) -> syntax.Module:
         """The complete module."""
         return hooked(self.base.source, self.hook, self.form, self.places, self.base.constants)
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Those of the kernel, then those of the map, known without making the shader."""
+        return (*self.base.parameters, *own_parameters(self.form, self.places))
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Those of the kernel, then those of the map that it has not, known without making the shader."""
+        is_stored = self.hook.function == "stored"
+        own = {binding_of(self.form.writes[0].array), binding_of(VALUE) if is_stored else ""}
+        kept = [binding for binding in self.base.bindings if is_stored or binding.name != self.hook.binding]
+        return (*kept, *(binding for binding in bindings_of(map_bindings(self.form)) if binding.name not in own))
 
     @property
     def map_module(self) -> syntax.Module:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
 from ..lower.maps import VALUE, Places
-from ..wgsl import load_map_module
+from ..wgsl import declarations_of
+from ..wgsl.syntax import Binary, Call, Function, Unary
 from ..wgsl.tree import walk
 from .buffer import View
 from .launches import Launch
@@ -168,8 +169,8 @@ def _needed_by(part: Part | Take) -> tuple[str, ...]:
 
 @cache
 def _cost(file: tuple[str, str], function: str) -> int:
-    module = load_map_module(*file, (function,))
-    return sum(type(node).__name__ in ("Binary", "Unary", "Call") for node in walk(module))
+    functions = [declaration for declaration in declarations_of(file, function) if isinstance(declaration, Function)]
+    return sum(isinstance(node, (Binary, Call, Unary)) for node in walk(functions))
 
 
 def cost_of(expression: Mapped) -> int:

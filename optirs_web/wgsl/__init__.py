@@ -23,7 +23,7 @@ from . import advance_shell, measure_shell, rule_shell, shell, slot_storage, syn
 from .checker import check
 from .dependence import dependencies, live_slots
 from .fold import fold
-from .linker import Loader, add_module, link, load_map_module, package_loader
+from .linker import Loader, add_module, declarations_of, link, load_map_module, package_loader
 from .parser import parse
 from .print_wgsl import print_wgsl
 from .straighten import straighten
@@ -33,6 +33,7 @@ __all__ = [
     "add_module",
     "advance_shell",
     "check",
+    "declarations_of",
     "dependencies",
     "fold",
     "link",

@@ -32,7 +32,7 @@ from .syntax import (
 from .tree import clone, walk
 from .types import BOOL, F16, F32, I32, U32, Type
 
-__all__ = ["Loader", "add_module", "link", "load_map_module", "package_loader"]
+__all__ = ["Loader", "add_module", "declarations_of", "link", "load_map_module", "package_loader"]
 
 Path = tuple[str, ...]
 Loader = Callable[[Path], Module]
@@ -71,6 +71,13 @@ def _load_from_package(path: Path) -> Module:
 def load_map_module(folder: str, name: str, functions: tuple[str, ...]) -> Module:
     """Return the functions of ``shaders/FOLDER/NAME.wgsl``, linked, with those that they call."""
     return link(_load((folder, name)), roots=list(functions))
+
+
+def declarations_of(path: Path, name: str) -> list[Declaration]:
+    """Return a declaration of a file of the package and all on which it depends, as they were parsed."""
+    nowhere = Position(f"<{name}>", 1, 1)
+    linker = _Linker(Module(nowhere.file, [], [Import(nowhere, path, [name])]), _load, frozenset())
+    return [linker.find(key, nowhere) for key in linker.reach()]
 
 
 def link(
@@ -263,7 +270,7 @@ class _Linker:
     def file(self, path: Path, position: Position) -> _File:
         """Return the file of an import path."""
         if path not in self.files:
-            of_package = self.load is _load_from_package
+            of_package = self.load is _load and path not in _added
             try:
                 make = partial(_file_of_package, path) if of_package else partial(_File, path, self.load(path))
                 self.files[path] = make(self.chosen)

@@ -68,6 +68,17 @@ def test_only_the_reference_to_the_module_is_renamed():
     assert "return K + y;" in printed(text, files)
 
 
+def test_the_condition_of_an_unrolled_loop_is_renamed_too():
+    files = {
+        "lib/a": """
+        const K = true;
+        fn twice(x: f32) -> f32 { var y = x; @unroll(K) for (var i = 0u; i < 1u; i++) { y += x; } return y; }
+    """
+    }
+    text = "import package::lib::a::twice; const K = 7; fn f() -> f32 { return twice(f32(K)); }"
+    assert "for" not in printed(text, files)
+
+
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
