@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import cast
+from functools import lru_cache, partial
+from typing import NamedTuple, cast
 
 from .errors import DeviceLostError, ShapeError, UnsupportedError
 from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
+from .runtime.buffer import View
 from .runtime.determinism import are_deterministic_algorithms_enabled
 from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, DType
-from .runtime.map_kernels import elementwise, operands_of, uses_index
+from .runtime.map_kernels import MapKernel, elementwise, operands_of, uses_index
 from .runtime.program import recorded_here
 from .tensor_class import Tensor, empty
 
@@ -97,7 +98,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     Raises:
         ShapeError: they do not fit together.
     """
-    if all(shape == shapes[0] for shape in shapes):
+    if shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     rank = max(map(len, shapes))
     result = []
@@ -145,34 +146,92 @@ def launch_map(
     result: Tensor,
 ) -> Tensor:
     """Enqueue a map function over operands of one shape; `strides` are those of each operand that is a tensor."""
-    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+    tensors: list[Tensor] = []
+    scalars: list[float] = []
+    seen: list[_Seen | None] = []
+    steps = iter(strides)
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            tensors.append(operand)
+            is_whole = operand.shape == shape
+            seen.append((operand.dtype.wgsl, next(steps), operand.strided.start, is_whole, operand.is_contiguous))
+        else:
+            scalars.append(operand)
+            seen.append(None)
+    plan = _plan(file, function, shape, tuple(seen))
+    if plan.refused is not None:
+        number, type_ = plan.refused
+        raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {operands[number]!r}")
+    size = plan.layout[0]
+    if plan.is_flat:
+        views = [*(_all_of(tensor, size) for tensor in tensors), _all_of(result, size)]
+    else:
+        views = [*(tensor.strided.view for tensor in tensors), result.view]
+    if size and not fits(*views) and _mapped_in_parts(file, function, operands, *collapse(shape, strides), result):
+        return result
+    result.device.dispatch(plan.kernel, views, plan.workgroups, (*plan.layout, *scalars))
+    return result
+
+
+def _all_of(x: Tensor, size: int) -> View:
+    """Return the view of a contiguous tensor of that size."""
+    view = x.strided.view
+    return view if view.nbytes == 4 * size and x.dtype.itemsize == 4 else x.view
+
+
+_Seen = tuple[str, Shape, int, bool, bool]
+"""A tensor as a launch sees it: type, strides, start, whether it has the shape of the result, and is contiguous."""
+
+
+class _Plan(NamedTuple):
+    """The launch of a map function.
+
+    Attributes:
+        kernel: that runs.
+        layout: the size, and of strided tensors the axes, starts and strides: the first parameters.
+        workgroups: of the kernel.
+        is_flat: all tensors are read from end to end.
+        refused: the number of an operand of another type, and the type that the function takes.
+    """
+
+    kernel: MapKernel
+    layout: tuple[int, ...]
+    workgroups: int
+    is_flat: bool
+    refused: tuple[int, str] | None
+
+
+@lru_cache(4096)
+def _plan(file: str, function: str, shape: Shape, operands: tuple[_Seen | None, ...]) -> _Plan:
+    """Return the launch over operands, of which None is a number.
+
+    Raises:
+        UnsupportedError: there are too many elements.
+    """
     size = math.prod(shape)
     if size >= 1 << 32:
         raise UnsupportedError(f"an operation over {size:,} elements; at most 4,294,967,295 are possible")
+    tensors = [operand for operand in operands if operand is not None]
+    strides, starts = [tensor[1] for tensor in tensors], [tensor[2] for tensor in tensors]
+    are_contiguous = all(is_contiguous for *_, is_contiguous in tensors)
     sizes, steps = shape, strides
-    are_contiguous = all(tensor.is_contiguous for tensor in tensors)
-    is_flat = are_contiguous and all(tensor.shape == shape for tensor in tensors)
+    is_flat = are_contiguous and all(is_whole for _, _, _, is_whole, _ in tensors)
     if not is_flat:
         sizes, steps = collapse(shape, strides)
         is_flat = are_contiguous and (size == 1 or all(_is_contiguous(sizes, axis_steps) for axis_steps in steps))
-    kinds = tuple("tensor" if isinstance(operand, Tensor) else "scalar" for operand in operands)
+    kinds = tuple("scalar" if operand is None else "tensor" for operand in operands)
     kernel = elementwise(file, function, kinds, 0 if is_flat else len(sizes))
-    for operand, (_, type_) in zip(operands, operands_of(file, function), strict=True):
-        if isinstance(operand, Tensor) and operand.dtype.wgsl != type_:
-            raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {operand!r}")
-    storages = [tensor.strided for tensor in tensors]
-    views = [*((tensor.view for tensor in tensors) if is_flat else (storage.view for storage in storages)), result.view]
-    if size and not fits(*views) and _mapped_in_parts(file, function, operands, *collapse(shape, strides), result):
-        return result
-    layout = (
-        []
-        if is_flat
-        else [*sizes, *(storage.start for storage in storages), *(step for axis_steps in steps for step in axis_steps)]
+    types = [type_ for _, type_ in operands_of(file, function)]
+    refused = next(
+        (
+            (number, type_)
+            for number, (operand, type_) in enumerate(zip(operands, types, strict=True))
+            if operand is not None and operand[0] != type_
+        ),
+        None,
     )
-    scalars = [operand for operand in operands if not isinstance(operand, Tensor)]
-    workgroups = -(-size // kernel.elements_per_workgroup)
-    result.device.dispatch(kernel, views, workgroups, (size, *layout, *scalars))
-    return result
+    layout = () if is_flat else (*sizes, *starts, *(step for axis_steps in steps for step in axis_steps))
+    return _Plan(kernel, (size, *layout), -(-size // kernel.elements_per_workgroup), is_flat, refused)
 
 
 def _mapped_in_parts(

@@ -10,7 +10,7 @@ their language, and a cooperative kernel is replaced by a library call.
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -38,8 +38,10 @@ _IN_BOUNDS = _CONVOLUTIONS | {"attention", "attention_grad", "batched_matmul", "
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
 
-class Kernel(ABC):
+class Kernel:
     """Base class of the kernels that a dispatch runs. Kernels are made once and compared by identity.
+
+    It has abstract methods, but no metaclass: with that, each `isinstance` would take as long as a call.
 
     Attributes:
         name: for messages and profiles.

@@ -156,7 +156,8 @@ def _map(
     spans = spans_of(kernel.places, following) if kernel.places.spans else {}
     written = zip(arrays[-len(function.writes) :], function.writes, strict=True)
     results = [_whole(array.view(write.dtype)[:size], shape) for array, write in written]
-    remaining, tables = iter(arrays), list[Array | Table | Placed]()
+    remaining = iter(arrays)
+    tables: list[Array | Table | Placed] = []
     for read in function.reads:
         if read.result is not None:
             tables.append(results[read.result])
