@@ -36,7 +36,9 @@ class BuiltinCalls:
             raise fail(position, matched)
         pairs = list(zip(operands, matched.parameters, strict=True))
         operands = [
-            self.checker.convert(operand, parameter, f"argument {number + 1} of '{name}'")
+            operand
+            if operand.type is parameter
+            else self.checker.convert(operand, parameter, f"argument {number + 1} of '{name}'")
             for number, (operand, parameter) in enumerate(pairs)
         ]
         if name in ("subgroupBroadcast", "quadBroadcast") and operands[1].value is None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from .typerules import (
     CONCRETE_INTEGERS,
@@ -189,6 +190,7 @@ def needs_subgroups(name: str) -> bool:
     return name.startswith(("subgroup", "quad")) or name == "num_subgroups"
 
 
+@cache
 def has_side_effects(name: str) -> bool:
     """Return True for built-in functions with side effects: they write memory or synchronize with other invocations."""
     return (

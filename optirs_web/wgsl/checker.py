@@ -163,7 +163,9 @@ class _StatementChecker(DeclarationChecker):
                 declaration.value = operand.node
             return Binding("const", operand.type, operand.value)
         operand = self.value(value)
-        operand = self.convert(operand, concrete(operand.type) if expected is None else expected, role)
+        type_ = concrete(operand.type) if expected is None else expected
+        if operand.type is not type_:
+            operand = self.convert(operand, type_, role)
         declaration.value = operand.node
         return Binding(declaration.keyword, operand.type)
 

@@ -132,7 +132,8 @@ class ExpressionChecker(ABC):
     def concrete(self, node: Expression) -> Operand:
         """Check an expression that is evaluated by the shader; abstract numbers become i32 and f32."""
         result = self.value(node)
-        return self.convert(result, concrete(result.type), "this")
+        type_ = concrete(result.type)
+        return result if type_ is result.type else self.convert(result, type_, "this")
 
     def convert(self, operand: Operand, target: Type, role: str) -> Operand:
         """Return the operand converted implicitly to `target`; `role` is its description in messages."""
@@ -235,8 +236,10 @@ class ExpressionChecker(ABC):
         types = binary_types(symbol, left.type, right.type)
         if types is None:
             raise fail(position, f"'{symbol}' does not apply to {left.type} and {right.type}{_hint(left, right)}")
-        left = self.convert(left, types[0], "the left operand")
-        right = self.convert(right, types[1], "the right operand")
+        if left.type is not types[0]:
+            left = self.convert(left, types[0], "the left operand")
+        if right.type is not types[1]:
+            right = self.convert(right, types[1], "the right operand")
         if left.value is None and right.value is not None:
             self.check_right(symbol, right, position)
         return left, right, types[2]

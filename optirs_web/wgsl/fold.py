@@ -332,12 +332,14 @@ def _drop_unused(statements: list[Statement], used: set[str], folder: _Folder) -
             del statements[number]
             continue
         blocks, around, before = _parts(statement)
-        after = used | _names(around)
-        for block in blocks:
-            inner = set(after)
-            _drop_unused(block.statements, inner, folder)
-            used |= inner
-        used |= _names(around) | _names(before)
+        if blocks:
+            used |= _names(around)
+            after = set(used)
+            for block in blocks:
+                inner = set(after)
+                _drop_unused(block.statements, inner, folder)
+                used |= inner
+        used |= _names(before)
 
 
 def _parts(statement: Statement) -> tuple[list[Block], object, object]:

@@ -225,6 +225,9 @@ class _File:
             if name in self.declared:
                 declared_at = self.declared[name].position
                 raise fail(position, f"'{name}' is imported here and declared at {declared_at}; rename the declaration")
+        self.targets: dict[str, _Key] = {name: key for name, (key, _) in self.imported.items()}
+        """The declarations to which names in this file refer, but for names of WGSL."""
+        self.targets.update((name, (path, name)) for name in self.declared)
 
     def _note_import(self, declaration: Import, name: str) -> None:
         key = (declaration.path, name)
@@ -232,12 +235,6 @@ class _File:
             earlier = self.imported[name][1]
             raise fail(declaration.position, f"'{name}' is imported from two files; the first import is at {earlier}")
         self.imported[name] = key, declaration.position
-
-    def target(self, name: str) -> _Key | None:
-        """Return the declaration to which a name in this file refers; None for names of WGSL."""
-        if name in self.declared:
-            return self.path, name
-        return self.imported[name][0] if name in self.imported else None
 
     def references(self, declaration: Declaration) -> dict[str, Position]:
         """Return the names in a declaration that refer to a module, each with the position of its first use."""
@@ -319,7 +316,7 @@ class _Linker:
         while work:
             file, declaration = work.pop()
             for name, position in file.references(declaration).items():
-                target = file.target(name)
+                target = file.targets.get(name)
                 if target is not None and target not in reached:
                     reached[target] = None
                     imported = self.find(target, position)
@@ -355,7 +352,8 @@ class _Linker:
     def renamed(self, declaration: Declaration, file: _File, names: dict[_Key, str]) -> Declaration:
         """Return a copy of a declaration with the final names."""
         copy = clone(declaration)
-        finals = {name: names[key] for name in file.references(declaration) if (key := file.target(name)) is not None}
+        targets = file.targets
+        finals = {name: names[targets[name]] for name in file.references(declaration) if name in targets}
         if any(name != final for name, final in finals.items()):
             for reference in module_references(copy):
                 reference.name = finals.get(reference.name, reference.name)

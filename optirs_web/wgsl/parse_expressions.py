@@ -79,7 +79,8 @@ class ExpressionParser:
         """Read the next token if it is this one."""
         if self.token.text != text:
             return False
-        self.advance()
+        self.index += 1  # as `advance`, in the call that a parser makes most
+        self.token = self.tokens[self.index]
         return True
 
     def expect(self, text: str, why: str) -> Token:

@@ -15,6 +15,7 @@ import linecache
 import re
 import struct
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from ..errors import UnsupportedError
@@ -63,6 +64,7 @@ def compile_python(source: str, name: str) -> dict[str, Any]:
     return namespace
 
 
+@cache
 def python_name(name: str) -> str:
     """Return the Python name for a WGSL name, changed if it is a keyword or begins with an underscore."""
     plain = f"{name.lstrip('_')}_" if name.startswith("_") else name

@@ -119,8 +119,10 @@ def _statements(statements: list[Statement], scopes: _Scopes, references: list[R
 def _statement(statement: Statement | None, scopes: _Scopes, references: list[Reference]) -> None:
     match statement:
         case LocalDeclaration(name=name, type_name=type_name, value=value):
-            _expression(type_name, scopes, references)
-            _expression(value, scopes, references)
+            if type_name is not None:
+                _expression(type_name, scopes, references)
+            if value is not None:
+                _expression(value, scopes, references)
             scopes[-1].add(name)
         case Assign(target=target, value=value):
             _expression(target, scopes, references)
@@ -136,7 +138,8 @@ def _statement(statement: Statement | None, scopes: _Scopes, references: list[Re
         case If(condition=condition, then=then, otherwise=otherwise):
             _expression(condition, scopes, references)
             _block(then, scopes, references)
-            _block(otherwise, scopes, references)
+            if otherwise is not None:
+                _block(otherwise, scopes, references)
         case For(initial=initial, condition=condition, update=update, body=body, unrolled=unrolled):
             _expression(unrolled, scopes, references)
             inner = (*scopes, set[str]())

@@ -133,7 +133,7 @@ class Builder:
     def finish(self, name: str, position: Position, result: Expression, inline_size: int) -> Straight:
         """Return the function, without unused values, with values used once inlined, and with names from the source."""
         uses = self._uses(result)
-        inlined: dict[str, Expression] = {}
+        inlined: dict[str, tuple[Expression, int]] = {}
         words: dict[str, str] = {}
         taken = {parameter for parameter, _ in self.parameters}
         assignments = []
@@ -143,7 +143,7 @@ class Builder:
             expression, size = _rewrite(definition, inlined, words)
             is_result = isinstance(result, Name) and result.name == label
             if uses[label] == 1 and (size <= inline_size or is_result):
-                inlined[label] = expression
+                inlined[label] = expression, size
             else:
                 words[label] = _unused(self.hints.get(label, "t"), taken)
                 assignments.append((words[label], expression))
@@ -238,12 +238,14 @@ def _names(expression: Expression) -> Iterator[str]:
                 yield from _names(argument)
 
 
-def _rewrite(expression: Expression, inlined: dict[str, Expression], words: dict[str, str]) -> tuple[Expression, int]:
-    """Return an expression with values inlined and names replaced by words, and its size in nodes."""
+def _rewrite(
+    expression: Expression, inlined: dict[str, tuple[Expression, int]], words: dict[str, str]
+) -> tuple[Expression, int]:
+    """Return an expression with values inlined and names replaced by words, and its size in nodes, as `inlined` has."""
     match expression:
         case Name(position, name, type_):
             if name in inlined:
-                return inlined[name], _size(inlined[name])
+                return inlined[name]
             root, dot, path = name.partition(".")
             return Name(position, words.get(root, root) + dot + path, type_), 1
         case Unary(position, sign, operand, type_):
@@ -258,10 +260,6 @@ def _rewrite(expression: Expression, inlined: dict[str, Expression], words: dict
             size = sum(size for _, size in rewritten) + 1
             return Call(position, callee, [argument for argument, _ in rewritten], kind, type_), size
     return expression, 1
-
-
-def _size(expression: Expression) -> int:
-    return _rewrite(expression, {}, {})[1]
 
 
 def _unused(word: str, taken: set[str]) -> str:

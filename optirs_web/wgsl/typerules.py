@@ -96,6 +96,8 @@ def converts(source: Type, target: Type) -> bool:
 
 def join(left: Type, right: Type) -> Type | None:
     """Return the type to which both convert; None if there is none."""
+    if left is right:
+        return left
     if converts(left, right):
         return right
     return left if converts(right, left) else None
@@ -123,6 +125,8 @@ def holds(type_: Type | None, kind: type[Atomic | SubgroupMatrix]) -> bool:
 
 def is_constructible(type_: Type) -> bool:
     """Return True for types of values: they can be passed, returned, and stored in variables of functions."""
+    if isinstance(type_, Scalar | Vector):
+        return True
     return not (isinstance(type_, Pointer) or is_runtime_sized(type_) or holds(type_, Atomic))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 __all__ = [
     "KEYWORDS",
     "MATRIX_EXTENSION",
@@ -112,6 +114,7 @@ REFUSED_ATTRIBUTES: dict[str, str] = {
 }
 
 
+@cache
 def refusal(name: str) -> str | None:
     """Return why the subset refuses a predeclared name and what to write instead; None for names that it has."""
     if name in REFUSED_NAMES:
