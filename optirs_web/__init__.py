@@ -32,7 +32,6 @@ def __getattr__(name: str) -> Any:
         return version("optirs-web")
     if name in __all__:
         try:
-            _get("Tensor")  # whose module gives tensors what their methods call
             return _get(name)
         except ModuleNotFoundError as error:
             if name in ("benchmarks", "datasets") and error.name == f"optirs_web.{name}":

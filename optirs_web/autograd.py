@@ -23,10 +23,10 @@ __all__ = [
     "enable_grad",
     "grad_enabled",
     "gradients",
+    "gradients_or_zeros",
     "no_grad",
     "note_grad",
     "observe_grads",
-    "or_zeros",
     "pulled_back",
     "record",
     "runs_backward",
@@ -211,13 +211,12 @@ def _added(a: Any, b: Any) -> Any:
 
 
 def _joined(first: Tensor, second: Tensor) -> Tensor:
-    """Return the entries of two tensors, those of the second after those of the first."""
-    count = first.shape[0]
-    result = empty((count + second.shape[0], *first.shape[1:]), first.dtype, first.device)
+    """Return the entries of two tensors, those of the second after those of the first. Leaves no history."""
+    result = empty((first.shape[0] + second.shape[0], *first.shape[1:]), first.dtype, first.device)
     before, after = first.view, second.view
     first.device.copy(before, result.view.part(0, before.nbytes))
     first.device.copy(after, result.view.part(before.nbytes, after.nbytes))
-    return record(result, (first, lambda g, _: g[:count]), (second, lambda g, _: g[count:]))
+    return result
 
 
 def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
@@ -299,8 +298,11 @@ def as_variable(x: Tensor) -> Tensor:
     return alias
 
 
-def or_zeros(slopes: Sequence[Tensor | None], sources: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients by sources, with zeros for those by which there is none."""
+def gradients_or_zeros(value: Tensor, sources: Sequence[Tensor], g: Any = None) -> list[Tensor]:
+    """Return the gradients of a value by sources, with a history, and zeros by those that it does not depend on."""
+    slopes: Sequence[Tensor | None] = [None for _ in sources]
+    if value.requires_grad:
+        slopes = gradients(value, sources, g, create_graph=True)
     return [
         filled(source.shape, 0.0, source.device) if slope is None else slope
         for slope, source in zip(slopes, sources, strict=True)
@@ -311,10 +313,7 @@ def pulled_back(formula: Callable[..., Tensor], inputs: Sequence[Tensor], g: Ten
     """Return the gradients by the inputs of a formula, where that by its value is `g`. They have a history."""
     with enable_grad():
         sources = [as_variable(x) for x in inputs]
-        value = formula(*sources)
-        if not value.requires_grad:
-            return or_zeros([None for _ in sources], sources)
-        return or_zeros(gradients(value, sources, g, create_graph=True), sources)
+        return gradients_or_zeros(formula(*sources), sources, g)
 
 
 # The gradient of a leaf. Its memory is fixed in an arena, and where a program has written it: replays write there.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
-from .autograd import as_variable, gradients, or_zeros
+from .autograd import as_variable, gradients_or_zeros
 from .errors import ShapeError, UnsupportedError
 from .hostdata import host_data
 from .tensors import Tensor, tensor
@@ -52,7 +52,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
         value = _only_tensor(function(*tensors))
         if value.size != 1:
             raise ShapeError(f"grad needs a function that returns one element, not the shape {value.shape}")
-        slopes = or_zeros(_gradients(value, sources, None), sources)
+        slopes = gradients_or_zeros(value, sources)
         return value, slopes[0] if isinstance(argnums, int) else tuple(slopes)
 
     return value_and_slopes
@@ -91,7 +91,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Tensor, Callable[[Any], tupl
     """
     sources = [as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
     value = _only_tensor(function(*sources))
-    return value, lambda cotangent: tuple(or_zeros(_gradients(value, sources, cotangent), sources))
+    return value, lambda cotangent: tuple(gradients_or_zeros(value, sources, cotangent))
 
 
 def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> tuple[Tensor, Tensor]:
@@ -125,7 +125,7 @@ def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> t
     total = _sum([(product * tangent).sum() for product, tangent in zip(products, along, strict=True)])
     if not total.requires_grad:
         return value, _zeros(value)
-    return value, or_zeros(_gradients(total, [cotangent], None), [cotangent])[0]
+    return value, gradients_or_zeros(total, [cotangent])[0]
 
 
 def hessian_vector_product(
@@ -152,12 +152,12 @@ def hessian_vector_product(
         raise ShapeError(f"{len(primals)} primals and {len(vectors)} vectors")
     sources = [as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
     value = _only_tensor(function(*sources))
-    slopes = or_zeros(_gradients(value, sources, None), sources)
+    slopes = gradients_or_zeros(value, sources)
     along = [vector if isinstance(vector, Tensor) else tensor(vector, device=value.device) for vector in vectors]
     total = _sum([(slope * vector).sum() for slope, vector in zip(slopes, along, strict=True)])
     if not total.requires_grad:  # linear: the gradient does not depend on the arguments
         return value, tuple(_zeros(source) for source in sources)
-    return value, tuple(or_zeros(_gradients(total, sources, None), sources))
+    return value, tuple(gradients_or_zeros(total, sources))
 
 
 def jacobian(function: Function, argnums: int = 0) -> Function:
@@ -179,18 +179,12 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
         rows = []
         for number in range(flat.size):
             unit = [float(index == number) for index in range(flat.size)]
-            rows.append(or_zeros(_gradients(flat, [source], unit), [source])[0])
+            rows.append(gradients_or_zeros(flat, [source], unit)[0])
         if not rows:
             return ops.zeros((*value.shape, *source.shape), device=value.device)
         return ops.stack(rows).reshape(*value.shape, *source.shape)
 
     return all_derivatives
-
-
-def _gradients(value: Tensor, sources: Sequence[Tensor], gradient: Any) -> list[Tensor | None]:
-    if not value.requires_grad:
-        return [None for _ in sources]
-    return gradients(value, sources, gradient, create_graph=True)
 
 
 def _as_lists(primals: Any, vectors: Any) -> tuple[Sequence[Any], Sequence[Any]]:

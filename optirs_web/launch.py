@@ -148,13 +148,14 @@ def launch_map(
     """Enqueue a map function over operands of one shape; `strides` are those of each operand that is a tensor."""
     tensors: list[Tensor] = []
     scalars: list[float] = []
-    seen: list[_Seen | None] = []
+    seen: list[_Key | None] = []
     steps = iter(strides)
     for operand in operands:
         if isinstance(operand, Tensor):
             tensors.append(operand)
-            is_whole = operand.shape == shape
-            seen.append((operand.dtype.wgsl, next(steps), operand.strided.start, is_whole, operand.is_contiguous))
+            is_whole, is_contiguous = operand.shape == shape, operand.is_contiguous
+            start = 0 if is_whole and is_contiguous else operand.strided.start  # elsewhere it makes no other launch
+            seen.append((operand.dtype.wgsl, next(steps), start, is_whole, is_contiguous))
         else:
             scalars.append(operand)
             seen.append(None)
@@ -179,8 +180,18 @@ def _all_of(x: Tensor, size: int) -> View:
     return view if view.nbytes == 4 * size and x.dtype.itemsize == 4 else x.view
 
 
-_Seen = tuple[str, Shape, int, bool, bool]
-"""A tensor as a launch sees it: type, strides, start, whether it has the shape of the result, and is contiguous."""
+_Key = tuple[str, Shape, int, bool, bool]
+"""The values of a `_Seen`, which takes longer to make."""
+
+
+class _Seen(NamedTuple):
+    """A tensor as a launch sees it: `is_whole` if it has the shape of the result."""
+
+    type: str
+    strides: Shape
+    start: int
+    is_whole: bool
+    is_contiguous: bool
 
 
 class _Plan(NamedTuple):
@@ -202,8 +213,8 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(4096)
-def _plan(file: str, function: str, shape: Shape, operands: tuple[_Seen | None, ...]) -> _Plan:
-    """Return the launch over operands, of which None is a number.
+def _plan(file: str, function: str, shape: Shape, keys: tuple[_Key | None, ...]) -> _Plan:
+    """Return the launch over operands; the key of a number is None.
 
     Raises:
         UnsupportedError: there are too many elements.
@@ -211,11 +222,12 @@ def _plan(file: str, function: str, shape: Shape, operands: tuple[_Seen | None, 
     size = math.prod(shape)
     if size >= 1 << 32:
         raise UnsupportedError(f"an operation over {size:,} elements; at most 4,294,967,295 are possible")
+    operands = [None if key is None else _Seen(*key) for key in keys]
     tensors = [operand for operand in operands if operand is not None]
-    strides, starts = [tensor[1] for tensor in tensors], [tensor[2] for tensor in tensors]
-    are_contiguous = all(is_contiguous for *_, is_contiguous in tensors)
+    strides, starts = [tensor.strides for tensor in tensors], [tensor.start for tensor in tensors]
+    are_contiguous = all(tensor.is_contiguous for tensor in tensors)
     sizes, steps = shape, strides
-    is_flat = are_contiguous and all(is_whole for _, _, _, is_whole, _ in tensors)
+    is_flat = are_contiguous and all(tensor.is_whole for tensor in tensors)
     if not is_flat:
         sizes, steps = collapse(shape, strides)
         is_flat = are_contiguous and (size == 1 or all(_is_contiguous(sizes, axis_steps) for axis_steps in steps))
@@ -226,7 +238,7 @@ def _plan(file: str, function: str, shape: Shape, operands: tuple[_Seen | None, 
         (
             (number, type_)
             for number, (operand, type_) in enumerate(zip(operands, types, strict=True))
-            if operand is not None and operand[0] != type_
+            if operand is not None and operand.type != type_
         ),
         None,
     )
@@ -309,7 +321,7 @@ def apply(
 
 
 def filled(shape: Shape, value: float, device: Device, dtype: DType = FLOAT32) -> Tensor:
-    """A new tensor with the same value everywhere."""
+    """Return a new tensor with the same value everywhere."""
     return apply("identity", f"identity_{dtype.wgsl}", value, dtype=dtype, device=device, shape=shape)
 
 

@@ -1,6 +1,7 @@
 """The class of tensors: arrays on a device, with the history by which gradients are computed.
 
-Import it from `tensors`, in all but the modules that `tensors` stands on: there its methods have what they call.
+Its methods call operations, which import the class; `tensors` connects the two. Modules below that, by the layers in
+pyproject.toml, import the class from here, all others from `tensors`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import math
 import operator
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 from .errors import ShapeError, UnsupportedError
@@ -24,8 +26,17 @@ if TYPE_CHECKING:
     from .runtime.arena import Home
 
 __all__ = [
-    "Above", "Edge", "Operations", "Parameter", "Strided", "Tensor", "as_shape", "empty", "provide",
-    "row_major_strides", "tensor",
+    "Above",
+    "Edge",
+    "Operations",
+    "Parameter",
+    "Strided",
+    "Tensor",
+    "as_shape",
+    "connect",
+    "empty",
+    "row_major_strides",
+    "tensor",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
@@ -35,13 +46,13 @@ _TYPE_NAMES = tuple(DTYPES)
 
 
 class Operations(Protocol):
-    """The package `ops`."""
+    """The package `ops`. Its own types are unknown here: they name the class."""
 
     def __getattr__(self, name: str, /) -> Callable[..., Tensor]: ...
 
 
 class Above(NamedTuple):
-    """Functions of modules that stand on this one, which methods of tensors call."""
+    """Functions that methods of tensors call, of modules that import this one."""
 
     backward: Callable[[Tensor, Any, bool | None, bool], None]
     note_grad: Callable[..., None]
@@ -52,12 +63,23 @@ class Above(NamedTuple):
     restore: Callable[..., Tensor]
 
 
-ops: Operations
-above: Above
+class _Connecting:
+    """Imports `tensors` when it is first used, by name as that imports this module, and is replaced by `connect`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        import_module(f"{__package__}.tensors")
+        return getattr(globals()[self._name], name)
 
 
-def provide(operations: Operations, functions: Above) -> None:
-    """Give the methods of tensors what they call; `tensors` does, once."""
+ops = cast("Operations", _Connecting("ops"))
+above = cast("Above", _Connecting("above"))
+
+
+def connect(operations: Operations, functions: Above) -> None:
+    """Give the methods of tensors what they call."""
     global above, ops
     ops, above = operations, functions
 
@@ -226,16 +248,8 @@ class Tensor:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values, which are written to a device of the same name when they are loaded. Waits."""
         name = self.name if isinstance(self, Parameter) else None
-        content = bytes(self.device.read(self.view))
-        return above.restore, (
-            type(self),
-            content,
-            self.shape,
-            self.dtype.name,
-            self.device.name,
-            self.requires_grad,
-            name,
-        )
+        content, types = bytes(self.device.read(self.view)), (self.dtype.name, self.device.name)
+        return above.restore, (type(self), content, self.shape, *types, self.requires_grad, name)
 
     def __len__(self) -> int:
         if not self.shape:

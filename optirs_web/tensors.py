@@ -1,4 +1,4 @@
-"""Tensors, whole: the class of `tensor_class` with what its methods call in the modules that stand on it."""
+"""Tensors: the class, connected with the operations and the backward pass that its methods call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .tensor_class import (
     Strided,
     Tensor,
     as_shape,
+    connect,
     empty,
-    provide,
     row_major_strides,
     tensor,
 )
@@ -57,6 +57,6 @@ def _restore(
     return restored
 
 
-provide(
+connect(
     cast("Operations", ops), Above(backward, note_grad, set_grad, _to_dlpack, _dlpack_device, _note_16_bits, _restore)
 )

@@ -2,13 +2,18 @@
 
 import copy
 import gc
+import inspect
 import pickle
+import re
+import subprocess
+import sys
 import weakref
 
 import numpy as np
 import pytest
 
 import optirs_web as ow
+from optirs_web import tensor_class
 from optirs_web.errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
 
 
@@ -304,3 +309,29 @@ def test_parameters_are_not_changed_in_place_by_operators(device):
         w.assign([1.0, 2.0])
     w.assign(ow.full((1,), 4.0, device=device))
     assert w.tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from optirs_web.ops import ones; print((ones((2,), device='cpu') + 1.0).tolist())",
+        "from optirs_web.ops import full; print(full((2,), 2.0, device='cpu', dtype='float16').float().tolist())",
+        "from optirs_web.sparse import SparseRows\n"
+        "print((SparseRows([0, 1], [2.0, 2.0], (2,), device='cpu').to_dense() * 1.0).tolist())",
+    ],
+)
+def test_tensors_work_whatever_was_imported(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[2.0, 2.0]"
+
+
+def test_asking_for_a_device_loads_no_tensors():
+    program = "import sys, optirs_web as ow; ow.device_async; print([n for n in sys.modules if 'tensor' in n])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_methods_of_tensors_call_operations_that_there_are():
+    called = set(re.findall(r"\bops\.(\w+)\(", inspect.getsource(tensor_class)))
+    assert len(called) > 50
+    assert called <= set(ow.ops.__all__)

@@ -570,7 +570,7 @@ def test_the_device_says_what_it_runs_on(both):
 def described(monkeypatch, **environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("optirs_web.runtime.registry.open_devices", {})
+    monkeypatch.setattr("optirs_web.runtime.open_devices.by_name", {})
     return ow.device("cpu")
 
 

@@ -1,4 +1,4 @@
-"""What is declared of routines, which devices without shaders go by."""
+"""The declared interfaces of routines, by which devices without shaders bind them."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from optirs_web.runtime.kernels import cooperative, interface_of
-from optirs_web.runtime.routines import ROUTINES
+from optirs_web.runtime.routines import INTERFACES
 
 OVERRIDES = {"IN_REGISTERS": True, "OWN_ROWS": 8, "OWN_TILE": 64, "column_tiles": 2}
 
 
-@pytest.mark.parametrize("name", ROUTINES)
+@pytest.mark.parametrize("name", INTERFACES)
 def test_the_declared_interface_is_that_of_the_shader(name):
-    declared = ROUTINES[name]
+    declared = INTERFACES[name]
     for overrides in ({}, *({override: OVERRIDES[override]} for override in sorted(declared.overrides))):
         kernel = cooperative(name, **overrides)
         actual = interface_of(kernel.module)

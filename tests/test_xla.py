@@ -33,7 +33,7 @@ def compiled_in(device, call):
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "optirs_web.native_backends.xla.backend", raising=False)
-    monkeypatch.setattr("optirs_web.runtime.registry.open_devices", {})
+    monkeypatch.setattr("optirs_web.runtime.open_devices.by_name", {})
     with pytest.raises(DeviceNotAvailableError, match=r"jax is not installed: pip install 'jax>=0.9'"):
         ow.device("xla")
     reasons = {info.name: info.reason for info in ow.devices() if not info.available}

@@ -11,7 +11,7 @@ __all__ = ["ROUTINES", "TRACED", "Product", "Strided", "product_of"]
 
 
 class Strided(NamedTuple):
-    """A strided view of a vector, in elements."""
+    """A strided view of a vector; starts and strides in elements or, where it is said, in bytes."""
 
     start: int
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Product(NamedTuple):
 
 
 def product_of(p: Parameters, size: int) -> Product:
-    """Return the product that the parameters of a launch describe, with a result of that many elements."""
+    """Return the product that the parameters of a launch describe, in elements, with a result of so many."""
     rows, columns, inner, within = p["rows"], p["columns"], p["inner"], p["batch_inner"]
     a_strides = (p["a_outer_stride"], p["a_batch_stride"], p["a_row_stride"], p["a_inner_stride"])
     b_strides = (p["b_outer_stride"], p["b_batch_stride"], p["b_inner_stride"], p["b_column_stride"])

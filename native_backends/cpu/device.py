@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["CpuBackend", "Memory"]
 
 _UNLIMITED = 1 << 46
+_Bind = Callable[[Any, Sequence[np.ndarray[Any, Any]], bytes], Callable[[], None]]
+"""Returns the call of a kernel over bytes with these parameters."""
+
 _LINE = 64  # bytes of a line of the processor's cache, at which arrays begin
 
 
@@ -54,7 +57,7 @@ class CpuBackend(Backend):
             blocked_products=True,
         )
         self._workspace = Workspace()
-        self._known: dict[Kernel, Any] = {}  # what binds each
+        self._bindings: dict[Kernel, _Bind] = {}
         # OpenBLAS ends the process where it finds no memory for its buffer, which it takes at the first such product.
         np.ones((8, 1024), np.float32) @ np.ones(1024, np.float32)
 
@@ -93,14 +96,14 @@ class CpuBackend(Backend):
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
         arrays = [handle.bytes[offset : offset + size] for handle, offset, size in buffers]
-        bind = self._known.get(kernel)
+        bind = self._bindings.get(kernel)
         if bind is None:
-            bind = self._known[kernel] = self._binding_of(kernel)
+            bind = self._bindings[kernel] = self._binding_of(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
         return Step(bind(kernel, arrays, parameters), kernel, buffers, parameters, grid)
 
-    def _binding_of(self, kernel: Kernel) -> Callable[[Any, Sequence[np.ndarray[Any, Any]], bytes], Callable[[], None]]:
+    def _binding_of(self, kernel: Kernel) -> _Bind:
         from .products import BlockedProductKernel, bind_product  # see `call_of`
 
         if isinstance(kernel, BlockedProductKernel):
@@ -157,4 +160,4 @@ class CpuBackend(Backend):
         return timed
 
     def close(self) -> None:
-        self._known.clear()
+        self._bindings.clear()

@@ -34,7 +34,7 @@ from .maps import (
     stored,
 )
 
-__all__ = ["Hook", "hooked"]
+__all__ = ["Hook", "added_bindings", "hooked"]
 
 _Named = Function | GlobalVariable | StructDeclaration
 _PROVISIONAL = 100  # first number of the added bindings, until all are renumbered
@@ -82,8 +82,7 @@ def hooked(
         for parameter in shell.function_of(base, hook.function).parameters
     )
     head = f"fn {hook.function}({parameters}){'' if is_stored else ' -> f32'}"
-    own = (binding_of(result), binding_of(VALUE) if is_stored else "")
-    added = [binding for binding in map_bindings(kernel) if binding[0] not in own]
+    added = added_bindings(hook, kernel)
     of_column = _of_column(kernel, places, hook)
     text = f"{shell.storage(added, _PROVISIONAL)}\n{_function(head, [*_offsets(places, hook), *lines])}{of_column}"
     replacing = parse(text, f"<fused {base.file}>").declarations
@@ -98,6 +97,14 @@ def hooked(
     module = link(Module(base.file, base.enables, [*kernel.imports, *kept, *replacing]), constants=constants)
     _number_bindings(module)
     return module
+
+
+def added_bindings(hook: Hook, kernel: Kernel) -> list[tuple[str, str, str]]:
+    """Return name, access and type of the buffers that a map in a hook binds besides those of the other kernel."""
+    own = {binding_of(kernel.writes[0].array)}
+    if hook.function == "stored":
+        own.add(binding_of(VALUE))
+    return [binding for binding in map_bindings(kernel) if binding[0] not in own]
 
 
 def _function(head: str, lines: Sequence[str]) -> str:

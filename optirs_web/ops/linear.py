@@ -81,10 +81,11 @@ def matmul(a: Any, b: Any) -> Tensor:
         >>> (a @ ow.ones((3, 4), device="cpu")).shape
         (5, 2, 4)
     """
+    device = a.device if isinstance(a, Tensor) else b.device
+    if not isinstance(a, Tensor):
+        a = tensor(a, device, FLOAT32)
     if not isinstance(b, Tensor):
-        b = tensor(b, a.device, FLOAT32)
-    elif not isinstance(a, Tensor):
-        a = tensor(a, b.device, FLOAT32)
+        b = tensor(b, device, FLOAT32)
     need_float32("matmul", a, b)
     need_one_device("matmul", a, b)
     if not a.shape or not b.shape:
@@ -109,7 +110,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     shape = (*batch, rows, columns)
     if inner == 0 or 0 in shape:
         result = full(shape, 0.0, a.device, float_type(a, b))
-    elif batch and _is_one_product(b, batch):
+    elif _is_one_product(b, batch):
         result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, float_type(a, b))
     else:
         result = _multiplied(a, b, batch)
@@ -152,8 +153,9 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     result = empty((*batch, rows, columns), float_type(a, b), device)
     views = a_view, b_view, result.strided.view
     if not batch and fits(*views):
-        layout, kinds = (rows, columns, inner, *a_strides, *b_strides), (a_view.kind, b_view.kind)
-        only = _only_launch(device.capabilities, layout, a_start, b_start, kinds)
+        layout = _Layout(rows, columns, inner, *a_strides, *b_strides)
+        factors = _Factor(a_start, a_view.kind), _Factor(b_start, b_view.kind)
+        only = _only_launch(device.capabilities, layout, *factors)
         if only is not None:
             launch, parameters = only
             device.dispatch(launch.kernel, views, launch.grid, parameters)
@@ -169,15 +171,12 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 @lru_cache(4096)
-def _only_launch(
-    capabilities: Capabilities, layout: tuple[int, ...], a_start: int, b_start: int, kinds: tuple[str, str]
-) -> _Launch | None:
+def _only_launch(capabilities: Capabilities, layout: _Layout, a: _Factor, b: _Factor) -> _Launch | None:
     """Return the launch of the product of two matrices that fit bindings; None where the product is cut."""
-    if _too_long(capabilities, layout[:3]) is not None or _has_parts(capabilities, layout[2]):
+    if _too_long(capabilities, layout[:3]) is not None or _has_parts(capabilities, layout.inner):
         return None
-    a, b = _Factor(a_start, kinds[0]), _Factor(b_start, kinds[1])
-    (only,) = _launches(capabilities, a, b, _Layout(*layout), (1,))
-    return only
+    (launch,) = _launches(capabilities, a, b, layout, (1,))
+    return launch
 
 
 def _too_long(capabilities: Capabilities, sizes: Sequence[int]) -> tuple[int, int] | None:
@@ -252,9 +251,8 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
         (0,) * (_BATCH_AXES - len(axis_strides)) + tuple(axis_strides) for axis_strides in strides
     )
     layout = _Layout(rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
-    left = _Factor(a_start, a_view.kind, a_outer, a_batch)
-    right = _Factor(b_start, b_view.kind, b_outer, b_batch)
-    for launch, parameters in _launches(capabilities, left, right, layout, sizes):
+    factors = _Factor(a_start, a_view.kind, a_outer, a_batch), _Factor(b_start, b_view.kind, b_outer, b_batch)
+    for launch, parameters in _launches(capabilities, *factors, layout, sizes):
         result.device.dispatch(launch.kernel, [a_view, b_view, result.view], launch.grid, parameters)
 
 

@@ -575,11 +575,7 @@ class Device:
         kernel, grid = launch.kernel, launch.grid
         views: list[BoundBuffer] = [(view.buffer.handle, view.offset, view.nbytes) for view in launch.views]
         block = kernel.pack(launch.parameters)
-        bind = self._backend.bind
-        try:
-            return bind(kernel, views, block, grid)
-        except AllocationFailed:
-            return self._with_room(len(block), lambda: bind(kernel, views, block, grid))
+        return self._with_room(len(block), lambda: self._backend.bind(kernel, views, block, grid))
 
     def all_or_nothing(self, enqueue: Callable[[], None]) -> None:
         """Call what enqueues work; if it raises, nothing of that work is done. It may be called a second time.

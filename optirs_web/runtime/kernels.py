@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ..errors import UnsupportedError
 from ..wgsl import check, link, package_loader, parse, print_wgsl, syntax, types
-from .routines import ROUTINES, Binding, Interface
+from .routines import INTERFACES, Binding, Interface
 
 __all__ = [
     "Binding",
@@ -41,7 +41,7 @@ _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 class Kernel:
     """Base class of the kernels that a dispatch runs. Kernels are made once and compared by identity.
 
-    It has abstract methods, but no metaclass: with that, each `isinstance` would take as long as a call.
+    Not an `ABC`, with whose metaclass each `isinstance` takes as long as a call.
 
     Attributes:
         name: for messages and profiles.
@@ -144,7 +144,7 @@ class CooperativeKernel(SourceKernel):
 
     @cached_property
     def _interface(self) -> Interface:
-        declared = ROUTINES.get(self.name)
+        declared = INTERFACES.get(self.name)
         if declared is not None and self.constants.keys() <= declared.overrides:
             return declared
         return super()._interface

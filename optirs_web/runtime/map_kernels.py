@@ -6,14 +6,12 @@ from functools import cache, cached_property
 from typing import Literal, NamedTuple
 
 from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
-from ..lower.hooks import Hook, hooked
+from ..lower.hooks import Hook, added_bindings, hooked
 from ..lower.maps import (
     ELEMENTS_PER_WORKGROUP,
     LOOP,
-    VALUE,
     Places,
     SpanForm,
-    binding_of,
     map_bindings,
     map_parameters,
     map_source,
@@ -142,11 +140,10 @@ class FusedKernel(Kernel):
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
-        """Those of the kernel, then those of the map that it has not, known without making the shader."""
+        """Those of the kernel that are left, then those of the map, known without making the shader."""
         is_stored = self.hook.function == "stored"
-        own = {binding_of(self.form.writes[0].array), binding_of(VALUE) if is_stored else ""}
         kept = [binding for binding in self.base.bindings if is_stored or binding.name != self.hook.binding]
-        return (*kept, *(binding for binding in bindings_of(map_bindings(self.form)) if binding.name not in own))
+        return (*kept, *bindings_of(added_bindings(self.hook, self.form)))
 
     @property
     def map_module(self) -> syntax.Module:

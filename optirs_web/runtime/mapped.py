@@ -169,6 +169,7 @@ def _needed_by(part: Part | Take) -> tuple[str, ...]:
 
 @cache
 def _cost(file: tuple[str, str], function: str) -> int:
+    """Return the operations of a function and of those that it calls, as they are written."""
     functions = [declaration for declaration in declarations_of(file, function) if isinstance(declaration, Function)]
     return sum(isinstance(node, (Binary, Call, Unary)) for node in walk(functions))
 

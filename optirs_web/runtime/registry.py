@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceNotAvailableError
+from . import open_devices
 from .backend import AdapterInfo, Backend
-from .open_devices import avoided, lock, open_devices
 from .stats import Stats
 
 if TYPE_CHECKING:  # loaded while a browser looks for its adapter, which `device_async` asks for first
@@ -103,7 +103,7 @@ def adapters(names: Iterable[str] = (*_AUTO_ORDER, "gl")) -> list[AdapterInfo]:
         return adapters
     from .choosing import topology  # which few programs need
 
-    return topology.completed(adapters, avoided)
+    return topology.completed(adapters, open_devices.avoided)
 
 
 async def devices_async() -> list[AdapterInfo]:
@@ -147,13 +147,13 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
     if through is not None:
         name = _name_through(name, through)
     name = _requested(name, power)
-    opened_device = open_devices.get(name)
+    opened_device = open_devices.by_name.get(name)
     if opened_device is None or opened_device.lost:
         _forget_lost()
-        with lock:
-            opened_device = open_devices.get(name) or _select_and_open(name)
-            open_devices[name] = opened_device
-    avoided.pop(name, None)
+        with open_devices.opening:
+            opened_device = open_devices.by_name.get(name) or _select_and_open(name)
+            open_devices.by_name[name] = opened_device
+    open_devices.avoided.pop(name, None)
     return opened_device
 
 
@@ -163,21 +163,21 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
         return _checked_device(name, power)
     name = _requested(name, power)
     _forget_lost()
-    if name not in open_devices:
+    if name not in open_devices.by_name:
         await _probe_async()
         if not _IS_PAGE:
             return device(name)
         info, why = _select(name)
         if info.name not in _IN_BROWSER:
             return device(name)
-        if info.label not in open_devices:
+        if info.label not in open_devices.by_name:
             backend = await _module(info).open_backend_async(info)
-            if info.label in open_devices:  # another task was faster
+            if info.label in open_devices.by_name:  # another task was faster
                 backend.close()
             else:
                 _keep(backend, why)
-        open_devices[name] = open_devices[info.label]
-    return open_devices[name]
+        open_devices.by_name[name] = open_devices.by_name[info.label]
+    return open_devices.by_name[name]
 
 
 def _checked_device(target: object, *options: str | None) -> Device:
@@ -234,8 +234,8 @@ def _open_backend(info: AdapterInfo) -> Backend:
 
 
 def _open_as(info: AdapterInfo, why: str) -> Device:
-    opened_device = open_devices.get(info.label) or _keep(_open_backend(info), why)
-    avoided.pop(info.label, None)
+    opened_device = open_devices.by_name.get(info.label) or _keep(_open_backend(info), why)
+    open_devices.avoided.pop(info.label, None)
     return opened_device
 
 
@@ -249,22 +249,26 @@ def _module(info: AdapterInfo) -> Any:
 
 def _forget_lost() -> None:
     global _closed_stats
-    if not any(opened_device.lost for opened_device in list(open_devices.values())):
+    if not any(opened_device.lost for opened_device in list(open_devices.by_name.values())):
         return
-    with lock:
-        lost = {id(opened_device): opened_device for opened_device in list(open_devices.values()) if opened_device.lost}
-        for name in [name for name, opened_device in list(open_devices.items()) if id(opened_device) in lost]:
-            del open_devices[name]
+    with open_devices.opening:
+        lost = {
+            id(opened_device): opened_device
+            for opened_device in list(open_devices.by_name.values())
+            if opened_device.lost
+        }
+        for name in [name for name, opened_device in list(open_devices.by_name.items()) if id(opened_device) in lost]:
+            del open_devices.by_name[name]
         _closed_stats = sum((opened_device.stats for opened_device in lost.values()), _closed_stats)
     for opened_device in lost.values():
         if not opened_device.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
-            avoided[opened_device.name] = "it was lost"
+            open_devices.avoided[opened_device.name] = "it was lost"
 
 
 def _keep(backend: Backend, why: str) -> Device:
     from .device import Device
 
-    opened_device = open_devices[backend.info.label] = Device(backend, why)
+    opened_device = open_devices.by_name[backend.info.label] = Device(backend, why)
     if _set_limit:
         opened_device.set_memory_limit(_set_limit[-1])
     return opened_device
@@ -329,7 +333,7 @@ def close_device(target: str | Device | None) -> None:
         if not name.startswith("auto"):
             kind, number = _kind_and_number(name)
             name = f"{kind}:{number}" if number else kind
-        opened_device = open_devices.get(name)
+        opened_device = open_devices.by_name.get(name)
     else:
         opened_device = _checked_device(target)
     if opened_device is not None:
@@ -339,7 +343,7 @@ def close_device(target: str | Device | None) -> None:
 
 def opened() -> list[Device]:
     """Return the devices that are open now."""
-    return list(dict.fromkeys(list(open_devices.values())))
+    return list(dict.fromkeys(list(open_devices.by_name.values())))
 
 
 def set_memory_limit(nbytes: int | None) -> None:

@@ -1,14 +1,14 @@
-"""Routines: kernels that stay by hand, whose place library calls take where there are no shaders.
+"""The interfaces of the routines that training begins with, as their shaders have them.
 
-What a launch binds is declared here as their shaders have it. So devices without shaders never read these, which takes
-longer than all else of a first step there.
+Where library calls take their place, nobody then reads the shaders, which takes longer than all else of a first step.
+Those of other kernels are read from their shaders.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ROUTINES", "Binding", "Interface"]
+__all__ = ["INTERFACES", "Binding", "Interface"]
 
 
 class Binding(NamedTuple):
@@ -20,7 +20,7 @@ class Binding(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """What a launch of a kernel binds.
+    """The buffers and parameters that a launch of a kernel binds.
 
     Attributes:
         bindings: the storage buffers, in order.
@@ -59,7 +59,7 @@ _ATTENTION = (
 )
 _OF_ATTENTION = frozenset({"IN_REGISTERS", "OWN_ROWS", "OWN_TILE", "column_tiles"})
 
-ROUTINES = {
+INTERFACES = {
     "attention": Interface(
         (*_read(*_PAIRS), *_read("mask", type="u32"), *_written("result", "log_sums")), _ATTENTION, _OF_ATTENTION
     ),

@@ -66,24 +66,25 @@ class NumbaKernels:
     def __init__(self, *, at_once: bool) -> None:
         """`at_once`: whatever Numba has a form for is Numba's from its first launch on."""
         self._at_once = at_once
-        self._known: dict[Kernel, _Candidate] = {}
-        self._numpys: set[Kernel] = set()  # those that Numba has no form for
+        self._known: dict[Kernel, _Candidate | None] = {}  # None where Numba has no form for it
         self._accounts: dict[Any, _Account] = {}
 
     def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call that runs the kernel over these bytes."""
-        if kernel in self._numpys:
-            return _bind_numpy(kernel, arrays, parameters)
-        candidate = self._known.get(kernel)
+        if kernel not in self._known:
+            self._known[kernel] = self._candidate(kernel)
+        candidate = self._known[kernel]
         if candidate is None:
-            is_copy = isinstance(kernel, MapKernel) and (not kernel.form.computed or only_joins(kernel))
-            if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
-                self._numpys.add(kernel)
-                return _bind_numpy(kernel, arrays, parameters)
-            candidate = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
+            return _bind_numpy(kernel, arrays, parameters)
         if candidate.is_settled(arrays, parameters):
             return candidate.bind(arrays, parameters)
         return _Waiting(candidate, arrays, parameters).run
+
+    def _candidate(self, kernel: Kernel) -> _Candidate | None:
+        is_copy = isinstance(kernel, MapKernel) and (not kernel.form.computed or only_joins(kernel))
+        if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
+            return None
+        return _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
 
     def _account_of(self, kernel: Kernel) -> _Account:
         key = (kernel.rule, kernel.flags) if isinstance(kernel, RuleKernel) else kernel

@@ -81,7 +81,7 @@ def bind_kernel(
 
 
 def _bind_product(kernel: Kernel, parameters: bytes, a: Array, b: Array, c: Array) -> Callable[[], None]:
-    """Return the call of the library: what describes the product takes as long as a small one."""
+    """Return the call of the library. The views are remembered: to describe them takes as long as a small product."""
     left, right, result = _arrays_of_product(kernel, parameters, c.nbytes)
     return partial(
         np.matmul,

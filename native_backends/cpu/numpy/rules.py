@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,13 @@ __all__ = ["BoundRule", "Run"]
 
 
 class Run(NamedTuple):
-    """Elements for which a rule does the same: a tensor's, or those of several in a row whose tables are the same.
+    """Elements for which a rule does the same: those of a tensor, or of adjacent tensors with equal tables.
 
     Attributes:
-        tensor: the number of the first.
-        first: element.
-        end: after the last element.
-        gaps: what lies between the tensors.
+        tensor: the number of the first tensor.
+        first: the first element.
+        end: the end of the last tensor.
+        gaps: the elements between the tensors, which are of none.
     """
 
     tensor: int
@@ -67,26 +68,36 @@ class BoundRule:
         )
         self.lines = LineTables(kernel, self.bound, self.functions) if "shapes" in self.bound else None
         self._table = table
-        kinds = {kernel.param_kind or "float32", *kernel.slots.values()}
-        self._tells_tensors_apart = bool(self.transforms or self.lines or kinds != {"float32"})
-        self._arrays = [self.bound[name].view(np.float32) for name in ("params", *self.slots) if name in self.bound]
+        self._kinds = {kernel.param_kind or "float32", *kernel.slots.values()}
+
+    @cached_property
+    def _tells_tensors_apart(self) -> bool:
+        """Elements need more of their tensor than its table, or are stored block by block."""
+        return bool(self.transforms or self.lines or self._kinds != {"float32"})
+
+    @cached_property
+    def _arrays(self) -> list[Array]:
+        """The parameters and slots, of float32."""
+        return [self.bound[name].view(np.float32) for name in ("params", *self.slots) if name in self.bound]
 
     def runs(self) -> Iterator[Run]:
         """Yield each run of elements for which the rule does the same."""
-        run, its_table = None, b""
+        run, table_of_run = None, b""
         for tensor, first, end in runs(self.bound["blocks"]):
             table = b"" if self._tells_tensors_apart else self._table[tensor].tobytes()
-            if run is not None and table and table == its_table and first - run.end < shell.BLOCK:
-                run = Run(run.tensor, run.first, end, [*run.gaps, slice(run.end, first)])
+            if run is not None and table and table == table_of_run and first - run.end < shell.BLOCK:
+                if run.end < first:
+                    run.gaps.append(slice(run.end, first))
+                run = run._replace(end=end)
                 continue
             if run is not None:
                 yield run
-            run, its_table = Run(tensor, first, end, []), table
+            run, table_of_run = Run(tensor, first, end, []), table
         if run is not None:
             yield run
 
     def clear(self, gaps: Iterable[slice]) -> None:
-        """Set what is between tensors to zero, as everybody leaves it."""
+        """Set the parameters and states of elements between tensors to zero, as all kernels keep them."""
         for gap in gaps:
             for array in self._arrays:
                 array[gap] = 0
