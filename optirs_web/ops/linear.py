@@ -153,9 +153,8 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     result = empty((*batch, rows, columns), float_type(a, b), device)
     views = a_view, b_view, result.strided.view
     if not batch and fits(*views):
-        layout = _Layout(rows, columns, inner, *a_strides, *b_strides)
-        factors = _Factor(a_start, a_view.kind), _Factor(b_start, b_view.kind)
-        only = _only_launch(device.capabilities, layout, *factors)
+        layout = rows, columns, inner, *a_strides, *b_strides
+        only = _only_launch(device.capabilities, layout, (a_start, a_view.kind), (b_start, b_view.kind))
         if only is not None:
             launch, parameters = only
             device.dispatch(launch.kernel, views, launch.grid, parameters)
@@ -171,11 +170,16 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 @lru_cache(4096)
-def _only_launch(capabilities: Capabilities, layout: _Layout, a: _Factor, b: _Factor) -> _Launch | None:
-    """Return the launch of the product of two matrices that fit bindings; None where the product is cut."""
-    if _too_long(capabilities, layout[:3]) is not None or _has_parts(capabilities, layout.inner):
+def _only_launch(
+    capabilities: Capabilities, layout: tuple[int, ...], a: tuple[int, str], b: tuple[int, str]
+) -> _Launch | None:
+    """Return the launch of the product of two matrices that fit bindings; None where the product is cut.
+
+    The key has plain tuples of the first values of `_Layout` and `_Factor`, which are made faster than these.
+    """
+    if _too_long(capabilities, layout[:3]) is not None or _has_parts(capabilities, layout[2]):
         return None
-    (launch,) = _launches(capabilities, a, b, layout, (1,))
+    (launch,) = _launches(capabilities, _Factor(*a), _Factor(*b), _Layout(*layout), (1,))
     return launch
 
 

@@ -371,11 +371,16 @@ class Device:
         return self._backend.allocate(nbytes)
 
     def _with_room(self, requested: int, call: Callable[[], Any]) -> Any:
-        """Call what needs memory. Where there is none, give the pool back and call again; then try the last resorts."""
+        """Call what needs memory; where there is none, make room and call again."""
         try:
             return call()
         except AllocationFailed:
-            self._tell("exhausted", None, requested)
+            pass
+        return self._after_making_room(requested, call)
+
+    def _after_making_room(self, requested: int, call: Callable[[], Any]) -> Any:
+        """Give the pool back and call what found no memory; then try the last resorts and call again."""
+        self._tell("exhausted", None, requested)
         for make_room in (lambda _: self.trim(), self._try_last_resorts):
             make_room(requested)
             try:
@@ -575,7 +580,11 @@ class Device:
         kernel, grid = launch.kernel, launch.grid
         views: list[BoundBuffer] = [(view.buffer.handle, view.offset, view.nbytes) for view in launch.views]
         block = kernel.pack(launch.parameters)
-        return self._with_room(len(block), lambda: self._backend.bind(kernel, views, block, grid))
+        try:
+            return self._backend.bind(kernel, views, block, grid)
+        except AllocationFailed:
+            pass
+        return self._after_making_room(len(block), lambda: self._backend.bind(kernel, views, block, grid))
 
     def all_or_nothing(self, enqueue: Callable[[], None]) -> None:
         """Call what enqueues work; if it raises, nothing of that work is done. It may be called a second time.
