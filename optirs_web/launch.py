@@ -153,9 +153,8 @@ def launch_map(
     for operand in operands:
         if isinstance(operand, Tensor):
             tensors.append(operand)
-            is_whole, is_contiguous = operand.shape == shape, operand.is_contiguous
-            start = 0 if is_whole and is_contiguous else operand.strided.start  # elsewhere it makes no other launch
-            seen.append((operand.dtype.wgsl, next(steps), start, is_whole, is_contiguous))
+            is_whole = operand.shape == shape
+            seen.append((operand.dtype.wgsl, next(steps), operand.strided.start, is_whole, operand.is_contiguous))
         else:
             scalars.append(operand)
             seen.append(None)

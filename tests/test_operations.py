@@ -23,6 +23,15 @@ def test_grids_beyond_65535_workgroups(numerics):
     np.testing.assert_array_equal(got, values.sum(axis=1))
 
 
+@pytest.mark.parametrize("first", [0, 1, 2, 4])
+def test_a_part_is_read_from_its_start_beside_what_is_broadcast(device, first):
+    rows, row = np.arange(24, dtype=np.float32).reshape(6, 4), np.arange(4, dtype=np.float32)
+    x, w = ow.tensor(rows, device=device), ow.tensor(row, device=device)
+    for part in (x[first:], x[first:][:1]):
+        np.testing.assert_array_equal((part + w).numpy(), part.numpy() + row)
+        np.testing.assert_array_equal((part * part).numpy(), part.numpy() ** 2)
+
+
 def test_elementwise_over_more_bytes_than_a_kernel_can_see_at_once(device):
     size = (128 << 20) // 4 + 1029  # lavapipe shows a kernel 128 MiB of a buffer
     x = ow.ones((size,), device=device) + 1.0
