@@ -15,6 +15,7 @@ from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, DType
 from .runtime.map_kernels import MapKernel, elementwise, operands_of, uses_index
 from .runtime.program import recorded_here
+from .runtime.strides import collapse
 from .tensor_class import Tensor, empty
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "at_once",
     "broadcast_shapes",
     "broadcast_strides",
-    "collapse",
     "contiguous",
     "filled",
     "float_type",
@@ -113,24 +113,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 def broadcast_strides(x: Tensor, result: Shape) -> Shape:
     """Return the strides with which a tensor is read as one of the shape `result`."""
     strides = (0 if size == 1 else stride for size, stride in zip(x.shape, x.strided.strides, strict=True))
-    return (*(0,) * (len(result) - x.ndim), *strides)
-
-
-def collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Merge adjacent axes of strided views of one shape where possible; return the new shape and strides."""
-    axes: list[tuple[int, list[int]]] = []
-    for size, *steps in zip(shape, *strides, strict=True):
-        if size == 1:
-            continue
-        if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
-            axes[-1] = (axes[-1][0] * size, steps)
-        else:
-            axes.append((size, steps))
-    if not axes:
-        axes = [(1, [0] * len(strides))]
-    return tuple(size for size, _ in axes), [
-        tuple(steps[number] for _, steps in axes) for number in range(len(strides))
-    ]
+    return (*(0,) * (len(result) - len(x.shape)), *strides)
 
 
 def _is_contiguous(shape: Shape, strides: Shape) -> bool:
@@ -307,7 +290,7 @@ def apply(
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     need_one_device(f"'{function}'", *tensors)
     if tensors:
-        device = tensors[0].device
+        device = tensors[0].strided.view.buffer.device
     if shape is None:
         shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     assert device is not None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
@@ -21,6 +20,7 @@ from .runtime.device import Device
 from .runtime.dtypes import DTYPES, FLOAT32, DType, DTypeLike, dtype as dtype_of
 from .runtime.flags import flag_changed, flag_used
 from .runtime.registry import device as device_of
+from .runtime.strides import row_major_strides
 
 if TYPE_CHECKING:
     from .runtime.arena import Home
@@ -35,9 +35,8 @@ __all__ = [
     "as_shape",
     "connect",
     "empty",
-    "row_major_strides",
     "tensor",
-]  # fmt: skip
+]
 
 Axes = int | Sequence[int] | None
 Converted = TypeVar("Converted")
@@ -102,12 +101,6 @@ class Strided(NamedTuple):
     view: View
     start: int
     strides: tuple[int, ...]
-
-
-@lru_cache(4096)  # a launch asks several times whether tensors are contiguous
-def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a contiguous array: elements from one index to the next along each axis."""
-    return tuple([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 class Tensor:

@@ -18,11 +18,10 @@ from .tensor_class import (
     as_shape,
     connect,
     empty,
-    row_major_strides,
     tensor,
 )
 
-__all__ = ["Edge", "Parameter", "Strided", "Tensor", "as_shape", "empty", "row_major_strides", "tensor"]
+__all__ = ["Edge", "Parameter", "Strided", "Tensor", "as_shape", "empty", "tensor"]
 
 
 def _to_dlpack(x: Tensor, **options: Any) -> Any:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from ..autograd import pulled_back, record
 from ..errors import ShapeError, UnsupportedError
-from ..launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
+from ..launch import broadcast_shapes, contiguous, float_type, need_float32, need_one_device
 from ..limits import in_parts
 from ..runtime.attention_tiles import attention_kernel, attention_tile, column_tiles_for
 from ..runtime.buffer import View
 from ..runtime.dtypes import BOOL, FLOAT32
 from ..runtime.kernels import cooperative
+from ..runtime.strides import collapse
 from ..tensor_class import Tensor, empty
 from .arithmetic import add, multiply
 from .compare import astype, greater_equal, less_equal, logical_not, where

@@ -10,9 +10,10 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
-from ..launch import collapse, contiguous, need_one_device
+from ..launch import contiguous, need_one_device
 from ..limits import fits, write_rows
 from ..runtime.map_kernels import join
+from ..runtime.strides import collapse
 from ..tensor_class import Tensor, empty
 from .reduce import normalize_axes
 from .slices import Pick, part_of, put_part, whole_axis

@@ -12,7 +12,6 @@ from ..errors import ShapeError
 from ..launch import (
     apply_in_place,
     broadcast_shapes,
-    collapse,
     contiguous,
     float_type,
     need_float32,
@@ -30,6 +29,7 @@ from ..runtime.products import (
     longest_side,
     product_launches,
 )
+from ..runtime.strides import collapse
 from ..tensor_class import Tensor, empty, tensor
 from .creation import full
 from .reduce import broadcast_to, sum_into, sum_to
@@ -81,11 +81,9 @@ def matmul(a: Any, b: Any) -> Tensor:
         >>> (a @ ow.ones((3, 4), device="cpu")).shape
         (5, 2, 4)
     """
-    device = a.device if isinstance(a, Tensor) else b.device
-    if not isinstance(a, Tensor):
-        a = tensor(a, device, FLOAT32)
-    if not isinstance(b, Tensor):
-        b = tensor(b, device, FLOAT32)
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        device = a.device if isinstance(a, Tensor) else b.device
+        a, b = (operand if isinstance(operand, Tensor) else tensor(operand, device, FLOAT32) for operand in (a, b))
     need_float32("matmul", a, b)
     need_one_device("matmul", a, b)
     if not a.shape or not b.shape:
@@ -110,7 +108,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     shape = (*batch, rows, columns)
     if inner == 0 or 0 in shape:
         result = full(shape, 0.0, a.device, float_type(a, b))
-    elif _is_one_product(b, batch):
+    elif batch and _is_one_matrix(b):
         result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, float_type(a, b))
     else:
         result = _multiplied(a, b, batch)
@@ -121,9 +119,9 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     )
 
 
-def _is_one_product(b: Tensor, batch: tuple[int, ...]) -> bool:
-    """Return whether all matrices on the left have one right operand, so that they are rows of one tall matrix."""
-    return bool(batch) and math.prod(b.shape[:-2]) == 1
+def _is_one_matrix(b: Tensor) -> bool:
+    """Return whether all matrices of a batch on the left have one right operand: they are rows of one tall matrix."""
+    return math.prod(b.shape[:-2]) == 1
 
 
 def _only_matrix(b: Tensor) -> Tensor:
@@ -136,7 +134,7 @@ def _as_rows(a: Tensor) -> Tensor:
 
 def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     """aᵀ g; for one matrix on the right the sum over the batch is a part of the product."""
-    if _is_one_product(b, g.shape[:-2]) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
+    if len(g.shape) > 2 and _is_one_matrix(b) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
         rows = math.prod(a.shape[:-1])  # which -1 cannot say of a matrix without columns
         left, right = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
         if b.ndim == 2 and b.strided.strides == (1, b.shape[0]):  # stored as the transpose of a weight

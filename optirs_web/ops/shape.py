@@ -57,12 +57,13 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
         >>> ow.ops.permute(ow.zeros((2, 3, 4), device="cpu"), (2, 0, 1)).shape
         (4, 2, 3)
     """
-    order = tuple(axis % x.ndim if -x.ndim <= axis < x.ndim else -1 for axis in axes)
-    if sorted(order) != list(range(x.ndim)):
-        raise ShapeError(f"{tuple(axes)} is not a permutation of the {x.ndim} axes")
+    rank = x.ndim
+    order = tuple(axis % rank if -rank <= axis < rank else -1 for axis in axes)
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(f"{tuple(axes)} is not a permutation of the {rank} axes")
     strides = x.strided.strides
     result = strided_view(x, tuple(x.shape[axis] for axis in order), tuple(strides[axis] for axis in order))
-    back = tuple(order.index(axis) for axis in range(x.ndim))
+    back = tuple(order.index(axis) for axis in range(rank))
     return record(result, (x, lambda g, _: permute(g, back)))
 
 

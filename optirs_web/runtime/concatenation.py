@@ -9,7 +9,8 @@ from typing import NamedTuple
 from .buffer import Buffer, View
 from .launches import Launch, Recorded
 from .map_kernels import elementwise
-from .mapped import Shape, StridedView, mapped, refined, row_major, spread
+from .mapped import Shape, StridedView, mapped, refined, spread
+from .strides import row_major_strides
 from .uses import Uses
 
 __all__ = ["concatenated"]
@@ -134,7 +135,8 @@ def _without_copy(placed: _Placed, recorded: Sequence[Recorded], at: int, uses: 
     expression = mapped(copy) if isinstance(copy, Launch) and copy.kernel.name == "identity_f32" else None
     strides = (*part.strides[: placed.axis], *part.strides[placed.axis + 1 :])
     is_contiguous = part.start == 0 and all(
-        size == 1 or stride == wanted for size, stride, wanted in zip(others, strides, row_major(others), strict=True)
+        size == 1 or stride == wanted
+        for size, stride, wanted in zip(others, strides, row_major_strides(others), strict=True)
     )
     finer = refined(others, expression.dims) if expression is not None and is_contiguous else None
     if finer is None or expression is None or not expression.tensors or first is None:
@@ -175,5 +177,5 @@ def _concatenation(
         starts, strides = (joined.start, part.start), (*joined.strides, *part.strides)
         parameters = (math.prod(dims), *dims, *starts, *strides, inner * shape[axis], inner * end)
         launches.append(Launch(kernel, (joined.view, part.view, target), added.grid, parameters))
-        joined = StridedView(target, "f32", 0, row_major(dims))
+        joined = StridedView(target, "f32", 0, row_major_strides(dims))
     return launches

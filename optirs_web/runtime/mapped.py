@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from ..kernel import INDEX, Kernel as Form, Part, Read, Take, Type, Write
@@ -17,6 +17,7 @@ from .buffer import View
 from .launches import Launch
 from .map_kernels import MapKernel, map_kernel, titled
 from .spans import Span, simplified, spans_of
+from .strides import collapse, row_major_strides
 
 __all__ = [
     "Mapped",
@@ -30,7 +31,6 @@ __all__ = [
     "old",
     "refined",
     "relaunched",
-    "row_major",
     "spread",
     "with_value",
 ]
@@ -124,7 +124,7 @@ class Mapped(NamedTuple):
     def is_flat(self, number: int) -> bool:
         """The tensor is stored in the order of the results."""
         tensor = self.tensors[number]
-        steps = zip(self.dims, tensor.strides, row_major(self.dims), strict=True)
+        steps = zip(self.dims, tensor.strides, row_major_strides(self.dims), strict=True)
         return (
             tensor.start == 0
             and tensor.table is None
@@ -149,12 +149,6 @@ _OLD = "old"
 def old(number: int) -> str:
     """Return the name of the value that an output has before."""
     return f"{_OLD}{number}"
-
-
-@lru_cache(1024)
-def row_major(dims: Shape) -> Shape:
-    """Return the strides of contiguous elements."""
-    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
 _TAKE_COST = 8
@@ -261,7 +255,7 @@ def mapped(launch: Launch) -> Mapped | None:
     words = strides + rank * len(kernel.places.strided)  # of tables
     following = iter(parameters[words + 2 * sum(form.tables) :])
     spans = spans_of(kernel.places, following) if kernel.places.spans else {}
-    flat = row_major(dims)
+    flat = row_major_strides(dims)
     tensors: list[StridedView] = []
     for view, name, type_, is_strided, is_table in zip(
         launch.views, form.names, form.types, form.strided, form.tables, strict=False
@@ -410,16 +404,8 @@ def _collapsed(expression: Mapped) -> Mapped:
     all_steps = [tensor.strides for tensor in tensors]
     all_steps += [span.steps for tensor in tensors for span in tensor.spans]
     all_steps += [output.strides for output in expression.outputs if output.strides is not None]
-    axes: list[tuple[int, list[int]]] = []
-    for size, *steps in zip(expression.dims, *all_steps, strict=True):
-        if size == 1:
-            continue
-        if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
-            axes[-1] = (axes[-1][0] * size, steps)
-        else:
-            axes.append((size, steps))
-    axes = axes or [(1, [0] * len(all_steps))]
-    along = iter(zip(*(steps for _, steps in axes), strict=True))
+    dims, collapsed = collapse(expression.dims, all_steps)
+    along = iter(collapsed)
     tensors = [tensor._replace(strides=next(along)) for tensor in tensors]
     tensors = [
         tensor._replace(spans=tuple(span._replace(steps=next(along)) for span in tensor.spans)) for tensor in tensors
@@ -427,7 +413,7 @@ def _collapsed(expression: Mapped) -> Mapped:
     outputs = tuple(
         output if output.strides is None else output._replace(strides=next(along)) for output in expression.outputs
     )
-    return expression._replace(dims=tuple(size for size, _ in axes), tensors=tuple(tensors), outputs=outputs)
+    return expression._replace(dims=dims, tensors=tuple(tensors), outputs=outputs)
 
 
 def _ends(dims: Shape, axes: Shape) -> tuple[int, ...]:
