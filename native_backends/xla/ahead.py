@@ -84,6 +84,14 @@ def _words(kernel: RuleKernel, binding: Binding, elements: int) -> int:
     return blocks * BLOCK * slot_storage.BITS[kernel.slots[binding.name]] // 32
 
 
+def _with_tables(kernel: Kernel, elements: int, arrays: Sequence[Array]) -> list[Array]:
+    """Return the arrays of a kernel's bindings, with the table of the blocks of one tensor in place of an argument."""
+    sizes = np.diff(np.minimum(np.arange(-(-elements // BLOCK) + 1) * BLOCK, elements))
+    blocks = np.stack([np.zeros_like(sizes), sizes], axis=1).astype(np.uint32).reshape(-1)
+    pairs = zip(kernel.bindings, arrays, strict=True)
+    return [blocks if binding.name == "blocks" else array for binding, array in pairs]
+
+
 def _shapes(kernel: Kernel, elements: int) -> list[jax.ShapeDtypeStruct]:
     pairs = zip(kernel.bindings, _sizes(kernel, elements), strict=True)
     return [jax.ShapeDtypeStruct((size,), element_type(binding.type)) for binding, size in pairs]
@@ -104,7 +112,8 @@ def _function(kernel: Kernel, elements: int) -> Callable[..., tuple[Array, ...]]
     names = [name for name, _ in _numbers(kernel)]
 
     def compute(*arguments: Array) -> tuple[Array, ...]:
-        return lower(kernel, {**values, **dict(zip(names, arguments[count:], strict=True))}, arguments[:count])
+        arrays = _with_tables(kernel, elements, arguments[:count])
+        return lower(kernel, {**values, **dict(zip(names, arguments[count:], strict=True))}, arrays)
 
     compute.__name__ = python_name(kernel.name.replace(" ", "_"))
     return compute
@@ -178,7 +187,7 @@ def compile_step(kernels: Sequence[Kernel], elements: int, topology: str) -> Com
     def step(state: dict[str, Array], read: dict[str, Array]) -> dict[str, Array]:
         held = {**state, **read, "grads": jax.lax.pmean(read["grads"], "data")}
         for kernel, bound in zip(kernels, names, strict=True):
-            results = iter(lower(kernel, {}, [held[name] for name in bound]))
+            results = iter(lower(kernel, {}, _with_tables(kernel, elements, [held[name] for name in bound])))
             held |= {binding.name: next(results) for binding in kernel.bindings if binding.writes}
         return {name: held[name] for name in state}
 

@@ -23,15 +23,14 @@ def element_type(type_: str) -> Any:
     return DTYPES.get(inner, np.uint32)
 
 
-def total_of(x: Array) -> Array:
-    """The sum over the last axis, in pieces: a sum of many f32 one by one would drift."""
-    size = x.shape[-1]
-    while size > 256:
-        pieces = -(-size // 128)
-        padding = [(0, 0)] * (x.ndim - 1) + [(0, pieces * 128 - size)]
-        x = jnp.pad(x, padding).reshape(*x.shape[:-1], pieces, 128).sum(axis=-1)
-        size = pieces
-    return x.sum(axis=-1)
+def total_of(x: Array, axis: int = -1) -> Array:
+    """The sum over an axis, in pieces: a sum of many f32 one by one would drift."""
+    axis %= x.ndim
+    while x.shape[axis] > 256:
+        size, pieces = x.shape[axis], -(-x.shape[axis] // 128)
+        padding = [(0, pieces * 128 - size if number == axis else 0) for number in range(x.ndim)]
+        x = jnp.pad(x, padding).reshape(*x.shape[:axis], pieces, 128, *x.shape[axis + 1 :]).sum(axis=axis + 1)
+    return x.sum(axis=axis)
 
 
 def last_marked(marks: Array) -> Array:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ...runtime.factored import LineMeasureKernel, LineSettleKernel
-from ...wgsl import factored_shell, rule_shell
+from ...wgsl import rule_shell
 from ...wgsl.shell import BLOCK, member_names
-from ..arrays.jax_arrays import floats, put_at, words
-from .bindings import Array, last_marked
-from .lines import KINDS, Lines
+from ..arrays.jax_arrays import floats
+from ..arrays.lines import KINDS
+from .bindings import Array, total_of
+from .lines import Lines, Stack
 from .tables import Blocks, BoundRule
 
 __all__ = ["measure_lines", "settle_lines"]
@@ -25,72 +25,63 @@ def _lines(rule: BoundRule) -> Lines:
     return rule.lines
 
 
-def _blocks(rule: BoundRule) -> Blocks:
-    """The blocks of the arena, of which the kernel is bound to no table: by where the tensors of its tiles begin."""
-    lines = _lines(rule)
-    values = rule.bound["params" if "params" in rule.bound else "grads"]
-    tensors = words(rule.bound["tiles"]).reshape(-1, factored_shell.TILE_WORDS)[:, 0]
-    count = values.size // BLOCK
-    begins = lines.shape(tensors).first // BLOCK
-    marks = jnp.zeros(count, np.int32).at[begins].max(lax.iota(np.int32, tensors.size) + 1, mode="drop")
-    tensor = tensors[last_marked(marks)]
-    shape = lines.shape(tensor)
-    left = shape.size.astype(np.int32) - (lax.iota(np.int32, count) * BLOCK - shape.first.astype(np.int32))
-    return Blocks(rule, tensor, jnp.clip(left, 0, BLOCK).astype(np.uint32))
-
-
 def measure_lines(rule: BoundRule) -> dict[str, Array]:
     """`factored_shell.measure_lines`."""
-    kernel, tables = rule.kernel, _lines(rule)
+    kernel, lines = rule.kernel, _lines(rule)
     assert isinstance(kernel, LineMeasureKernel)
-    blocks = _blocks(rule)
-    measured = rule.call(kernel.part, blocks.elements())
-    shape = tables.shape(blocks.tensor)
-    mask = (blocks.scalars.is_active == 1) & blocks.inside
-    lines = shape.lines_at(blocks.places - shape.first)
+    count = rule.bound["params" if "params" in rule.bound else "grads"].size // BLOCK
+    blocks = Blocks(rule, lines.tensors(count), lines.sizes(count))
     names = member_names(rule.module, "LineMeasured")
     partials = floats(rule.bound["line_partials"]).reshape(-1, len(names))
-    count = partials.shape[0]
-    places = {kind: jnp.where(mask, shape.partials_of(kind) + lines[kind], count).reshape(-1) for kind in KINDS}
-    columns = []
-    for name, value in zip(names, measured, strict=True):
-        column = jnp.zeros(count, np.float32)
-        values = jnp.broadcast_to(value, blocks.shape).reshape(-1)
-        for kind in KINDS:
-            at = column.at[places[kind]]
-            is_largest = name.startswith(rule_shell.MAXIMUM)
-            column = at.max(values, mode="drop") if is_largest else at.add(values, mode="drop")
-        columns.append(column)
-    return {"line_partials": jnp.stack(columns, axis=1)}
+    for stack, measured in zip(lines.stacks, blocks.of_stacks(kernel.part), strict=True):
+        is_due = rule.scalars_of(rule.rows_of(stack.tensors)[:, None, None, None]).is_active == 1
+        values = [jnp.where(is_due, value, np.float32(0)) for value in measured]
+        partials = Lines.replaced(partials, stack.shape.partials, _totals(stack, names, values))
+    return {"line_partials": partials}
+
+
+def _totals(stack: Stack, names: list[str], values: list[Array]) -> Array:
+    """Return (tensors, partials, members): the totals of all lines, where the first partials of each kind are."""
+    totals: dict[str, list[Array]] = {kind: [] for kind in KINDS}
+    for name, value in zip(names, values, strict=True):
+        full = jnp.broadcast_to(value, (len(stack.tensors), *stack.shape[1:4]))
+        totals["row"].append(_total(name, full, 3))
+        totals["column"].append(_total(name, full, 2))
+        totals["matrix"].append(_total(name, totals["row"][-1], 2))
+    parts = []
+    for kind in KINDS:
+        of_kind = jnp.stack([total.reshape(len(stack.tensors), -1) for total in totals[kind]], axis=2)
+        tiles = stack.shape.partials_of(kind)[1]
+        parts.append(jnp.pad(of_kind, ((0, 0), (0, (tiles - 1) * stack.shape.count(kind)), (0, 0))))
+    return jnp.concatenate(parts, axis=1)
+
+
+def _total(name: str, values: Array, axis: int) -> Array:
+    return values.max(axis=axis) if name.startswith(rule_shell.MAXIMUM) else total_of(values, axis)
 
 
 def settle_lines(rule: BoundRule) -> dict[str, Array]:
     """`factored_shell.settle_lines`."""
-    kernel, tables = rule.kernel, _lines(rule)
+    kernel, lines = rule.kernel, _lines(rule)
     assert isinstance(kernel, LineSettleKernel)
     names = member_names(rule.module, "LineMeasured")
-    partials = floats(rule.bound["line_partials"]).reshape(-1, len(names))
-    tensors = words(rule.bound["groups"]).reshape(-1, factored_shell.GROUP_WORDS)[:, 0]
-    count, state = partials.shape[0], floats(rule.bound["lines"])
-    shapes = tables.shape(tensors)
-    numbers = lax.iota(np.int32, tensors.size) + 1
-    new = state
-    for kind, function in kernel.functions.items():
-        # Each of the partials finds the line that it is the first of, if it is that.
-        marks = jnp.zeros(count, np.int32).at[shapes.partials_of(kind)].max(numbers, mode="drop")
-        tensor = tensors[last_marked(marks)]
-        shape = tables.shape(tensor)
-        at = lax.iota(np.uint32, count)
-        line = at - shape.partials_of(kind)
-        scalars = rule.scalars_of(jnp.take(rule.table, tensor, axis=0, mode="clip"))
-        size = {"row": shape.columns, "column": shape.rows, "matrix": shape.rows * shape.columns}[kind]
-        values = {
-            **rule.of_tensor(scalars),
-            kind: tables.load(shape, kind, line),
-            "measured": rule.struct("LineMeasured", partials.T),
-            "size": size.astype(np.float32),
-        }
-        is_first = (at >= shape.partials_of(kind)) & (line < shape.count(kind)) & (scalars.is_active == 1)
-        for place, value in zip(tables.places(shape, kind, line), rule.call(function, values), strict=True):
-            new = put_at(new, place, jnp.broadcast_to(value, count), is_first)
+    partials, new = floats(rule.bound["line_partials"]).reshape(-1, len(names)), floats(rule.bound["lines"])
+    for stack in lines.stacks:
+        shape = stack.shape
+        scalars = rule.scalars_of(rule.rows_of(stack.tensors)[:, None])
+        measured = stack.of(partials, shape.partials, stack.partials)
+        state = {kind: lines.load(stack, kind) for kind in KINDS}
+        for kind, function in kernel.functions.items():
+            first = shape.partials_of(kind)[0] - shape.partials
+            own = measured[:, first : first + shape.count(kind)]
+            values = {
+                **rule.of_tensor(scalars),
+                kind: lines.struct(kind, state[kind]),
+                "measured": rule.struct("LineMeasured", jnp.moveaxis(own, 2, 0)),
+                "size": np.float32(shape.length(kind)),
+            }
+            pairs = zip(state[kind], rule.call(function, values), strict=True)
+            state[kind] = [jnp.where(scalars.is_active == 1, value, old) for old, value in pairs]
+        words = jnp.concatenate([member for members in state.values() for member in members], axis=1)
+        new = Lines.replaced(new, shape.lines, words)
     return {"lines": new}

@@ -29,7 +29,7 @@ from .packed import packed
 from .tables import written
 from .windows import TRACED_OF_WINDOWS
 
-__all__ = ["lower", "traced_parameters"]
+__all__ = ["is_rule", "lower", "traced_parameters"]
 
 Values = Mapping[str, Any]
 
@@ -47,6 +47,11 @@ _RULES: Mapping[type, Any] = {
 }
 
 
+def is_rule(kernel: Kernel | None) -> bool:
+    """Return whether the kernel is one of a rule over an arena, which takes tables that are known as NumPy arrays."""
+    return type(kernel) in _RULES
+
+
 def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Return the new contents of the bindings that the kernel writes, in their order.
 
@@ -55,7 +60,7 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         values: its parameters, numbers or traced scalars.
         arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
     """
-    if isinstance(kernel, RuleKernel) and type(kernel) in _RULES:
+    if isinstance(kernel, RuleKernel) and is_rule(kernel):
         return written(kernel, arrays, _RULES[type(kernel)])
     match kernel:
         case MapKernel():

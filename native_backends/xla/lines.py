@@ -1,63 +1,80 @@
-"""How elements of an arena find the lines that they lie in; see `wgsl.line_lookup`.
+"""How elements of an arena find the lines that they are in; see `wgsl.line_lookup`.
 
-Shapes of tensors are a table on the device, so every element finds its lines by arithmetic, as in the shaders.
+Shapes are known when a function is traced: adjacent tensors of one shape are a stack, an array of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ...runtime.rule_kernels import RuleKernel
 from ...wgsl import line_lookup, rule_shell
-from ..arrays.jax_arrays import floats, words
+from ...wgsl.shell import BLOCK
+from ..arrays.jax_arrays import floats
+from ..arrays.lines import Shape
 from .bindings import Array
 
-__all__ = ["KINDS", "Lines", "Shape"]
-
-KINDS = tuple(line_lookup.LINE_STRUCTS)
+__all__ = ["Lines", "Stack"]
 
 
-class Shape:
-    """Rows of the table of shapes, each member of which has the shape of the numbers of tensors that ask.
+class Stack(NamedTuple):
+    """Adjacent tensors of one shape.
 
-    The members are those of Shape in WGSL; here all of an arena is seen at once.
+    Attributes:
+        tensors: their numbers.
+        shape: of the first one.
+        words: of the state of each one's lines.
+        partials: of each.
     """
 
-    def __init__(self, rows: Array) -> None:
-        self.first, self.matrices, self.rows, self.columns, self.lines, self.partials = (
-            rows[..., number] for number in range(6)
-        )
-        self.log_rows, self.log_columns, self.turns, self.is_matrix = (rows[..., number] for number in range(6, 10))
+    tensors: tuple[int, ...]
+    shape: Shape
+    words: int
+    partials: int
 
     @property
-    def size(self) -> Array:
-        """Elements."""
-        return self.matrices * self.rows * self.columns
+    def padded(self) -> int:
+        """Elements from one tensor to the next."""
+        return -(-self.shape.size // BLOCK) * BLOCK
 
-    def count(self, kind: str) -> Array:
-        """How many lines of a kind there are."""
-        return {"row": self.matrices * self.rows, "column": self.matrices * self.columns, "matrix": self.matrices}[kind]
+    def follows(self, other: Stack) -> bool:
+        """Return whether the first tensor of this stack comes after the last of another, and all are alike."""
+        count, shape = len(other.tensors), other.shape
+        return self.shape == shape._replace(
+            first=shape.first + count * other.padded,
+            lines=shape.lines + count * other.words,
+            partials=shape.partials + count * other.partials,
+        )
 
-    def partials_of(self, kind: str) -> Array:
-        """Where the partials of a kind begin."""
-        strips = ((self.columns - 1) >> self.log_columns) + 1
-        chunks = ((self.rows - 1) >> self.log_rows) + 1
-        tiles = {"row": strips, "column": chunks}
-        first = self.partials
-        for other in KINDS[: KINDS.index(kind)]:
-            first = first + self.turns * tiles[other] * self.count(other)
-        return first
+    def of(self, vector: Array, first: int, length: int) -> Array:
+        """Return (tensors, length): of each tensor a part of a vector, the first of which begins at `first`."""
+        return vector[first : first + len(self.tensors) * length].reshape(len(self.tensors), length, *vector.shape[1:])
 
-    def lines_at(self, index: Array) -> dict[str, Array]:
-        """The number of the line of each kind that elements of the tensor lie in."""
-        columns = jnp.maximum(self.columns, 1)
-        row = index // columns
-        matrix = row // jnp.maximum(self.rows, 1)
-        return {"row": row, "column": matrix * columns + (index - row * columns), "matrix": matrix}
+    def elements(self, arena: Array) -> Array:
+        """Return (tensors, matrices, rows, columns): the elements of vectors of an arena's."""
+        flat = self.of(arena, self.shape.first, self.padded)[:, : self.shape.size]
+        return flat.reshape(len(self.tensors), self.shape.matrices, self.shape.rows, self.shape.columns)
+
+    def elements_of_blocks(self, values: Array) -> Array:
+        """Return the elements of (blocks, BLOCK); anything else as it is."""
+        return self.elements(values.reshape(-1)) if values.ndim == 2 and values.shape[1] == BLOCK else values
+
+    def lines(self, kind: str, values: Array) -> Array:
+        """Return the values of lines of a kind, (tensors, lines), to be broadcast over the elements."""
+        sizes = {"row": (self.shape.rows, 1), "column": (1, self.shape.columns), "matrix": (1, 1)}[kind]
+        return values.reshape(len(self.tensors), self.shape.matrices, *sizes)
+
+    def padded_vector(self, values: Array) -> Array:
+        """Return values of all elements, which may have to be broadcast, with the rest of blocks as a vector."""
+        shape = (len(self.tensors), self.shape.matrices, self.shape.rows, self.shape.columns)
+        flat = jnp.broadcast_to(values, shape).reshape(len(self.tensors), self.shape.size)
+        return jnp.pad(flat, ((0, 0), (0, self.padded - self.shape.size))).reshape(-1)
 
 
 class Lines:
@@ -69,44 +86,72 @@ class Lines:
         self.functions = functions
         self.members = line_lookup.line_members(module)
         self.state = floats(bound["lines"]) if "lines" in bound else None
-        self.table = words(bound["shapes"]).reshape(-1, line_lookup.SHAPE_WORDS)
         self.are_used = rule_shell.has_function(module, kernel.part) and line_lookup.looks_up(module, kernel.part)
+        self._table = bound["shapes"].reshape(-1, line_lookup.SHAPE_WORDS)
 
-    def shape(self, tensor: Array) -> Shape:
-        """Return the shapes of tensors, by number."""
-        return Shape(jnp.take(self.table, tensor, axis=0, mode="clip"))
+    @cached_property
+    def stacks(self) -> list[Stack]:
+        """All tensors that have elements, as they follow one another."""
+        shapes = sorted((Shape(*row), tensor) for tensor, row in enumerate(self._table.tolist()))
+        stacks: list[Stack] = []
+        for shape, tensor in shapes:
+            if not shape.size:
+                continue
+            words = shape.state_of("", self.members) - shape.lines
+            stack = Stack((tensor,), shape, words, shape.partials_of("")[0] - shape.partials)
+            if stacks and stack.follows(stacks[-1]):
+                stacks[-1] = stacks[-1]._replace(tensors=(*stacks[-1].tensors, tensor))
+            else:
+                stacks.append(stack)
+        return stacks
 
-    def places(self, shape: Shape, kind: str, line: Array) -> list[Array]:
-        """Where the members of the state of lines lie."""
-        first = shape.lines
-        for other, members in self.members.items():
-            count = shape.count(other)
-            if other == kind:
-                return [first + np.uint32(number) * count + line for number in range(len(members))]
-            first = first + np.uint32(len(members)) * count
-        return []
+    def tensors(self, count: int) -> np.ndarray[Any, Any]:
+        """Return the number of the tensor of each of so many blocks; behind the table for one that has none."""
+        numbers = np.full(count, len(self._table) - 1, np.uint32)
+        for stack in self.stacks:
+            first, blocks = stack.shape.first // BLOCK, stack.padded // BLOCK
+            numbers[first : first + len(stack.tensors) * blocks] = np.repeat(np.array(stack.tensors, np.uint32), blocks)
+        return numbers
 
-    def load(self, shape: Shape, kind: str, line: Array) -> Any:
-        """The state of lines, as the struct of their kind."""
+    def sizes(self, count: int) -> np.ndarray[Any, Any]:
+        """Return how many elements each of so many blocks has."""
+        sizes = np.zeros(count * BLOCK, np.uint32)
+        for stack in self.stacks:
+            stack.of(sizes, stack.shape.first, stack.padded)[:, : stack.shape.size] = 1
+        counts: np.ndarray[Any, Any] = sizes.reshape(count, BLOCK).sum(axis=1, dtype=np.uint32)
+        return counts
+
+    def load(self, stack: Stack, kind: str) -> list[Array]:
+        """Return (tensors, lines) for each member of the state of the lines of a kind."""
         assert self.state is not None
-        values = [jnp.take(self.state, place, mode="clip") for place in self.places(shape, kind, line)]
-        struct = line_lookup.LINE_STRUCTS[kind]
-        return self.functions[struct](*values) if struct in self.functions else None
+        words = stack.of(self.state, stack.shape.lines, stack.words)
+        first, count = stack.shape.state_of(kind, self.members) - stack.shape.lines, stack.shape.count(kind)
+        return [words[:, first + number * count :][:, :count] for number in range(len(self.members.get(kind, ())))]
 
-    def of_elements(self, tensor: Array, places: Array) -> dict[str, Any]:
-        """Return a function's arguments that depend on lines, by name.
+    def struct(self, kind: str, values: Iterable[Array]) -> Any:
+        """Return the state of lines as the struct of their kind, where the rule has a use for it."""
+        name = line_lookup.LINE_STRUCTS[kind]
+        return self.functions[name](*values) if name in self.functions else None
 
-        Args:
-            tensor: the number of each element's tensor, of shape (blocks, 1).
-            places: the number of each element in the arena, of shape (blocks, BLOCK).
-        """
+    def of_elements(self, stack: Stack) -> dict[str, Any]:
+        """Return a function's arguments that depend on lines, by name, for the elements of a stack."""
         if not self.are_used:
             return {}
-        shape = self.shape(tensor)
-        lines = shape.lines_at(places - shape.first)
         values = {
-            kind: self.load(shape, kind, lines[kind])
+            kind: self.struct(kind, (stack.lines(kind, member) for member in self.load(stack, kind)))
             for kind in self.members
-            if line_lookup.LINE_STRUCTS[kind] in self.functions
         }
-        return {**values, "is_matrix": shape.is_matrix != 0}
+        return {**values, "is_matrix": np.bool_(stack.shape.is_matrix)}
+
+    def joined(self, results: Sequence[Array], count: int) -> Array:
+        """Return the elements of all blocks, (blocks, BLOCK), of those of each stack."""
+        elements = jnp.zeros(count * BLOCK, np.float32)
+        for stack, values in zip(self.stacks, results, strict=True):
+            elements = self.replaced(elements, stack.shape.first, stack.padded_vector(values))
+        return elements.reshape(count, BLOCK)
+
+    @staticmethod
+    def replaced(vector: Array, first: int, values: Array) -> Array:
+        """Return a vector, or rows, with these values of the tensors of a stack from `first` on."""
+        new = values.reshape(-1, *vector.shape[1:])
+        return lax.dynamic_update_slice(vector, new, (first, *(0,) * (vector.ndim - 1)))

@@ -11,7 +11,7 @@ from jax import lax
 
 from ...runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ...wgsl import rule_shell, shell, transform_lookup, transform_shell
-from ..arrays.jax_arrays import floats, words
+from ..arrays.jax_arrays import floats
 from .bindings import Array, last_marked
 from .tables import (
     Blocks,
@@ -68,7 +68,7 @@ def rows(rule: BoundRule) -> dict[str, Array]:
     """`transform_shell.rows`: every element finds its row, since their lengths are not known to the compiler."""
     kernel, tables = rule.kernel, _tables(rule)
     assert isinstance(kernel, TransformRowsKernel)
-    table = words(rule.bound["row_entries"]).reshape(-1, transform_shell.ROW_WORDS)
+    table = jnp.asarray(rule.bound["row_entries"]).reshape(-1, transform_shell.ROW_WORDS)
     tensor, first, index, size = table.T
     count = rule.bound["grads"].size
     at = lax.iota(np.uint32, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,12 @@ from jax import lax
 from ...wgsl.jax_dialect import XLA_OPTIONS
 from ..arrays.jax_arrays import as_type
 from .bindings import DTYPES, Array, element_type
-from .commands import Copied, Memory, Run
-from .kernels import lower, traced_parameters
+from .commands import Constant, Copied, Memory, Run
+from .kernels import is_rule, lower, traced_parameters
 from .small import reach_of, small
 
 if TYPE_CHECKING:
+    from ...runtime.backend import BoundBuffer
     from ...runtime.kernels import Kernel
 
 __all__ = [
@@ -136,34 +137,59 @@ def _written(command: Run | Copied) -> list[Memory]:
     return [handle for binding, (handle, _, _) in pairs if binding.writes]
 
 
+def _operands(command: Run | Copied) -> list[BoundBuffer | Constant]:
+    """Return the buffers of a command, or their words where these are known and the kernel is traced with them."""
+    if not is_rule(command.kernel):
+        return list(command.buffers)
+    return [
+        (handle, offset, size) if handle.content is None else handle.constant(offset, size)
+        for handle, offset, size in command.buffers
+    ]
+
+
+def _memory(operands: Iterable[BoundBuffer | Constant]) -> list[Memory]:
+    return [operand[0] for operand in operands if not isinstance(operand, Constant)]
+
+
 def _ordered(commands: Sequence[Run | Copied]) -> tuple[list[Memory], int]:
     """The handles of these commands, and how many of them, which come first, are written."""
     written = list(dict.fromkeys(handle for command in commands for handle in _written(command)))
-    every = dict.fromkeys([*written, *(handle for command in commands for handle, _, _ in command.buffers)])
+    every = dict.fromkeys([*written, *(handle for command in commands for handle in _memory(_operands(command)))])
     return list(every), len(written)
 
 
 def _apply(
     kernel: Kernel | None,
     regions: Sequence[Regions],
-    ranges: Sequence[tuple[int, Any, int]],
+    ranges: Sequence[Any],
     values: Mapping[str, Any],
     precision: str,
 ) -> None:
-    """Run a kernel, or a copy, over ranges: the number of the handle, the first word, and the count of words."""
+    """Run a kernel, or a copy.
+
+    Args:
+        kernel: None to copy.
+        regions: of all handles.
+        ranges: the number of the handle, the first word, and the count of words; or a Constant.
+        values: of the kernel's parameters.
+        precision: of its products.
+    """
     if kernel is None:
         (source, first, count), (target, to, _) = ranges
         regions[target].store(to, regions[source].load(first, count))
         return
     bindings = kernel.bindings
     arrays = [
-        as_type(regions[number].load(first, count), element_type(binding.type))
-        for binding, (number, first, count) in zip(bindings, ranges, strict=True)
+        bound.words
+        if isinstance(bound, Constant)
+        else as_type(regions[bound[0]].load(*bound[1:]), element_type(binding.type))
+        for binding, bound in zip(bindings, ranges, strict=True)
     ]
     with jax.default_matmul_precision(_PRECISIONS[precision]):
         results = iter(lower(kernel, values, arrays))
-    for binding, (number, first, count) in zip(bindings, ranges, strict=True):
+    for binding, bound in zip(bindings, ranges, strict=True):
         if binding.writes:
+            number, first, count = bound
             result = next(results)
             assert result.size == count, f"{kernel.name} made {result.size} words for {count} of {binding.name}"
             regions[number].store(first, result.reshape(-1))
@@ -181,7 +207,10 @@ def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., An
     numbers = {handle: number for number, handle in enumerate(handles)}
     steps = []
     for command in commands:
-        ranges = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in command.buffers]
+        ranges = [
+            operand if isinstance(operand, Constant) else (numbers[operand[0]], operand[1] // 4, operand[2] // 4)
+            for operand in _operands(command)
+        ]
         values = _values(command.kernel, command.parameters)
         steps.append((command.kernel, ranges, values, command.precision))
 
@@ -211,18 +240,23 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     kernel = command.kernel
     largest = max(handle.count for handle in handles[:count])
     values = _values(kernel, command.parameters)
-    bound = [(handles.index(handle), size // 4) for handle, _, size in command.buffers]
+    operands = _operands(command)
     reach = reach_of(kernel, values, largest) if kernel else None
     if kernel is not None and reach is not None:
         traced, fixed = dict(kernel.parameters), {"reach": reach}
-        layout: Any = tuple(number for number, _ in bound)
-        words: list[Any] = [bound[-1][1]]
+        layout: Any = tuple(handles.index(handle) for handle in _memory(operands))
+        words: list[Any] = [command.buffers[-1][2] // 4]
         precision = ""  # it multiplies element by element
         function = partial(_small, kernel, layout, traced, reach)
     else:
         traced = traced_parameters(kernel) if kernel else {}
         fixed = {name: value for name, value in values.items() if name not in traced}
-        layout = tuple((number, size, size == handles[number].count) for number, size in bound)
+        layout = tuple(
+            operand
+            if isinstance(operand, Constant)
+            else (handles.index(operand[0]), operand[2] // 4, operand[2] // 4 == operand[0].count)
+            for operand in operands
+        )
         words, precision = [], command.precision
         function = partial(_single, kernel, layout, fixed, traced, precision, count)
     key = (kernel, layout, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
@@ -233,8 +267,8 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     return known[key], handles, np.array([*firsts, *words], np.uint32)
 
 
-_Bound = Sequence[tuple[int, int, bool]]
-"""Of each buffer the number of its handle, the words that are bound, and whether these are all."""
+_Bound = Sequence[tuple[int, int, bool] | Constant]
+"""Of each buffer the number of its handle, the words that are bound, and whether these are all; or what it holds."""
 
 
 def _parameters_in(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
@@ -259,8 +293,8 @@ def _single(
         regions = [Regions(words) for words in (*written, *read)]
         firsts = as_type(control[: len(bound)], np.int32)
         ranges = [
-            (number, 0 if is_whole else firsts[position], size)
-            for position, (number, size, is_whole) in enumerate(bound)
+            operand if isinstance(operand, Constant) else (operand[0], 0 if operand[2] else firsts[place], operand[1])
+            for place, operand in enumerate(bound)
         ]
         _apply(kernel, regions, ranges, {**fixed, **_parameters_in(len(bound), traced, control)}, precision)
         return tuple(region.final() for region in regions[:count])

@@ -23,6 +23,7 @@ from .tables import (
     measured_by_block,
     measured_by_tensor,
     partials_of,
+    taken,
     with_columns,
 )
 
@@ -40,7 +41,7 @@ def update(rule: BoundRule) -> dict[str, Array]:
     grad = None
     if rule.transforms is not None and "gather_gradient" in rule.functions:
         grad, new["kept"] = blocks.gather(is_due)
-    updated = rule.call(kernel.part, blocks.elements(grad))
+    updated = blocks.call(kernel.part, grad)
     mask = is_due & blocks.inside
     steps = scalars.step.astype(np.uint32)
     count = len(kernel.slots)
@@ -72,7 +73,7 @@ def measure(rule: BoundRule) -> dict[str, Array]:
     blocks = Blocks.of(rule)
     names = shell.member_names(rule.module, "Measured")
     mask = (blocks.scalars.is_active == 1) & blocks.inside
-    return {"partials": measured_by_block(names, rule.call("measure", blocks.elements()), mask)}
+    return {"partials": measured_by_block(names, blocks.call("measure"), mask)}
 
 
 def settle(rule: BoundRule) -> dict[str, Array]:
@@ -123,7 +124,7 @@ def advance(rule: BoundRule) -> dict[str, Array]:
 def _advanced(rule: BoundRule, entries: Array, tensors: TensorScalars) -> TensorScalars:
     """The scalars of those that take part, a step further."""
     groups = floats(rule.bound["hyper"]).reshape(-1, len(tensors.hyper))
-    hyper = list(jnp.take(groups, entries[:, 0], axis=0, mode="clip").T)
+    hyper = list(taken(groups, entries[:, 0]).T)
     if rule_shell.has_function(rule.module, "advance"):
         values = {"s": rule.struct("Scalars", tensors.scalars), "h": rule.struct("Hyper", hyper)}
         scalars = list(rule.call("advance", values))

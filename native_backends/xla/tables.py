@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -26,9 +27,17 @@ __all__ = [
     "measured_by_block",
     "measured_by_tensor",
     "partials_of",
+    "taken",
     "with_columns",
     "written",
 ]
+
+
+_MOST_COMPARED = 1 << 20
+"""Comparisons of numbers of rows that are sooner made than a gather."""
+
+Table = np.ndarray[Any, Any]
+"""Words that are known when a function is traced."""
 
 
 class TensorScalars(NamedTuple):
@@ -72,6 +81,11 @@ class BoundRule:
             columns[end + 1 :],
         )
 
+    def rows_of(self, tensors: Sequence[int]) -> Array:
+        """Return the rows of the table for some tensors, (tensors, width)."""
+        numbers = np.array(tensors)
+        return jnp.concatenate([_rows(self.table, series) for series in _series(numbers, np.ones_like(numbers))])
+
     def of_tensor(self, scalars: TensorScalars) -> dict[str, Any]:
         """Return the arguments that every function of the rule takes for tensors: `h` (Hyper) and `s` (Scalars)."""
         return {"h": self.struct("Hyper", scalars.hyper), "s": self.struct("Scalars", scalars.scalars)}
@@ -86,6 +100,46 @@ class BoundRule:
         return self.functions[function](*(values[name] for name in names))
 
 
+class _Series(NamedTuple):
+    """Tensors whose numbers have the same distance, and which have as many blocks."""
+
+    first: int
+    length: int
+    step: int
+    blocks: int
+
+
+def _series(tensors: Table, blocks: Table) -> Iterator[_Series]:
+    """Yield series of all tensors, in order."""
+    series: _Series | None = None
+    for tensor, count in zip(tensors.tolist(), blocks.tolist(), strict=True):
+        if series is not None and count == series.blocks:
+            step = tensor - series.first if series.length == 1 else series.step
+            if step > 0 and tensor == series.first + series.length * step:
+                series = series._replace(length=series.length + 1, step=step)
+                continue
+        if series is not None:
+            yield series
+        series = _Series(tensor, 1, 1, count)
+    if series is not None:
+        yield series
+
+
+def _rows(table: Array, series: _Series) -> Array:
+    end = series.first + (series.length - 1) * series.step + 1
+    return lax.slice(table, (series.first, 0), (end, table.shape[1]), (series.step, 1))
+
+
+def _repeated(table: Array, tensors: Table) -> Array:
+    """Return for each block the row of its tensor in a table. XLA would look each element's up, if these were taken."""
+    begins = np.flatnonzero(np.diff(tensors.astype(np.int64), prepend=-1))
+    parts = []
+    for series in _series(tensors[begins], np.diff(begins, append=tensors.size)):
+        shape = (series.length, series.blocks, table.shape[1])
+        parts.append(jnp.broadcast_to(_rows(table, series)[:, None], shape).reshape(-1, table.shape[1]))
+    return lax.optimization_barrier(jnp.concatenate(parts))
+
+
 class Blocks:
     """All blocks of an arena: arrays of (blocks, BLOCK), and of (blocks, 1) for what is one tensor's.
 
@@ -95,17 +149,17 @@ class Blocks:
         sizes: how many elements of the block are that tensor's.
     """
 
-    def __init__(self, rule: BoundRule, tensor: Array, sizes: Array) -> None:
+    def __init__(self, rule: BoundRule, tensor: Table, sizes: Table) -> None:
         self.rule = rule
         self.shape = (tensor.size, BLOCK)
         self.tensor = tensor.reshape(-1, 1)
-        self.scalars = rule.scalars_of(jnp.take(rule.table, tensor, axis=0, mode="clip")[:, None, :])
+        self.scalars = rule.scalars_of(_repeated(rule.table, tensor)[:, None, :])
         self.inside = lax.broadcasted_iota(np.uint32, self.shape, 1) < sizes.reshape(-1, 1)
 
     @classmethod
     def of(cls, rule: BoundRule) -> Blocks:
         """Return the blocks of the table that the kernel is bound to."""
-        tensor, sizes = words(rule.bound["blocks"]).reshape(-1, 2).T
+        tensor, sizes = rule.bound["blocks"].reshape(-1, 2).T
         return cls(rule, tensor, sizes)
 
     @property
@@ -145,9 +199,26 @@ class Blocks:
             slots = self.slots()
             state = [slots[name].load() if name in slots else np.float32(0) for name in kernel.rule.state]
             values["state"] = rule.struct("State", state)
-        if rule.lines is not None:
-            values |= rule.lines.of_elements(self.tensor, self.places)
         return values
+
+    def call(self, function: str, grad: Array | None = None) -> Any:
+        """Return the results of a function of the rule for all elements; `grad` as `elements` takes it."""
+        lines = self.rule.lines
+        if lines is None or not lines.are_used:
+            return self.rule.call(function, self.elements(grad))
+        results = self.of_stacks(function, grad)
+        return jax.tree.map(lambda *values: lines.joined(values, self.shape[0]), *results)
+
+    def of_stacks(self, function: str, grad: Array | None = None) -> list[Any]:
+        """Return the results of a function of the rule for the elements of each stack of tensors."""
+        rule, lines, elements = self.rule, self.rule.lines, self.elements(grad)
+        assert lines is not None
+        results = []
+        for stack in lines.stacks:
+            own = {name: jax.tree.map(stack.elements_of_blocks, value) for name, value in elements.items()}
+            own |= rule.of_tensor(rule.scalars_of(rule.rows_of(stack.tensors)[:, None, None, None]))
+            results.append(rule.call(function, own | lines.of_elements(stack)))
+        return results
 
     def transformed(self, function: str, grad: Array, t: Any = None, on: Any = None) -> Array:
         """Return the result of a function of the transforms over all blocks."""
@@ -194,7 +265,8 @@ def written(
 
 def entries_of(rule: BoundRule) -> Array:
     """The table of tensors, by rows."""
-    return words(rule.bound["tensors"]).reshape(-1, rule_shell.ENTRY_WORDS)
+    table = rule.bound["tensors"]
+    return (table if isinstance(table, np.ndarray) else words(table)).reshape(-1, rule_shell.ENTRY_WORDS)
 
 
 def partials_of(rule: BoundRule, struct: str) -> tuple[list[str], Array]:
@@ -223,6 +295,8 @@ def measured_by_block(names: Sequence[str], values: Iterable[Array], mask: Array
 
 def measured_by_tensor(names: Sequence[str], partials: Array, entries: Array | None) -> list[Array]:
     """Return the sum (or maximum) of each member over each entry's blocks, as (entries,); over all if None."""
+    if isinstance(entries, np.ndarray):
+        return _totals_of_known(names, partials, entries)
     columns = []
     if entries is not None:
         number = lax.iota(np.uint32, partials.shape[0])
@@ -233,3 +307,31 @@ def measured_by_tensor(names: Sequence[str], partials: Array, entries: Array | N
         is_largest = name.startswith(rule_shell.MAXIMUM)
         columns.append(jnp.maximum(kept.max(axis=-1), 0) if is_largest else total_of(kept))
     return columns
+
+
+def _totals_of_known(names: Sequence[str], partials: Array, entries: Table) -> list[Array]:
+    """`measured_by_tensor` where it is known which blocks each tensor has: those of as many blocks are one array."""
+    order = np.argsort(entries[:, 2], kind="stable")
+    first, blocks = entries[order, 2].astype(np.int64), entries[order, 3].astype(np.int64)
+    is_next = (blocks[1:] == blocks[:-1]) & (first[1:] == first[:-1] + blocks[:-1])
+    begins = np.flatnonzero(np.concatenate([[True], ~is_next]))
+    parts = []
+    for begin, end in zip(begins, [*begins[1:], order.size], strict=True):
+        own = partials[first[begin] : first[begin] + (end - begin) * blocks[begin]]
+        parts.append(own.reshape(end - begin, blocks[begin], len(names)))
+    columns = []
+    for number, name in enumerate(names):
+        is_largest = name.startswith(rule_shell.MAXIMUM)
+        totals = [
+            part[:, :, number].max(axis=1, initial=0) if is_largest else total_of(part[:, :, number]) for part in parts
+        ]
+        columns.append(jnp.concatenate(totals))
+    return list(taken(jnp.stack(columns, axis=1), np.argsort(order)).T)
+
+
+def taken(table: Array, numbers: Array) -> Array:
+    """Return rows of a table, by number; compared with all, as long as that is little: XLA gathers slowly."""
+    if table.shape[0] * numbers.size > _MOST_COMPARED:
+        return jnp.take(table, numbers, axis=0, mode="clip")
+    is_row = numbers.reshape(-1, 1, 1) == np.arange(table.shape[0]).reshape(1, -1, 1)
+    return as_type(jnp.where(is_row, words(table), np.uint32(0)).max(axis=1), table.dtype)

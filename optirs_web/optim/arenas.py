@@ -26,7 +26,7 @@ def move_into_arenas(params: Sequence[Parameter], kinds: Sequence[Hashable]) -> 
         if not unplaced:
             continue
         for members in split_sizes(device, [param.size for param in unplaced]):
-            arena = Arena(device, [unplaced[index].size for index in members])
+            arena = Arena(device, [unplaced[index].shape for index in members])
             if any(isinstance(unplaced[index]._grad, Tensor) for index in members):
                 _ = arena.grads  # all memory that is needed, before anything moves
             for position, index in enumerate(members):

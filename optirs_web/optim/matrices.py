@@ -21,7 +21,7 @@ from ..tensors import Parameter
 from .layout import Layout
 from .optimizer import Optimizer
 from .shards import Shard
-from .tables import filled
+from .tables import constant
 
 __all__ = ["Batch", "Matrices", "MatrixLayout", "MatrixOptimizer", "Products", "Scaled"]
 
@@ -206,7 +206,7 @@ class Products:
         words = array("I", [word for row in rows for word in row])
         key = words.tobytes()
         if key not in self._tables:
-            self._tables[key] = filled(self.device, words)
+            self._tables[key] = constant(self.device, words)
         return View.whole(self._tables[key])
 
 

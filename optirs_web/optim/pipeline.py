@@ -18,7 +18,7 @@ from ..runtime.rules import KEPT, Rule
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..tensors import Parameter
 from ..wgsl.shell import BLOCK, struct_of
-from .tables import HostTable, filled
+from .tables import HostTable, constant
 
 if TYPE_CHECKING:
     from .layout import Layout
@@ -102,9 +102,9 @@ class Pipeline:
         rows: dict[str, Buffer] = {}
         if has_rows or any(stage.name == "add_noise" for stage in stages):
             table, row_table = _tables_of(shard, params)
-            block_entries, count = filled(device, table), len(row_table) // 4
+            block_entries, count = constant(device, table), len(row_table) // 4
             if has_rows:
-                entries = filled(device, row_table)
+                entries = constant(device, row_table)
                 names = [f"rows{number}" for number, stage in enumerate(stages) if stage.over == "row"]
                 rows = {name: device.allocate_zeroed(4 * count) for name in names}
         return _Tables(block_entries, entries, count, rows)
@@ -141,7 +141,8 @@ class Pipeline:
     def neutral_scaler(self) -> View:
         """Return the state of a scaler whose scale is 1."""
         if self._neutral is None:
-            self._neutral = filled(self.layout.device, array("f", [1, 0, 0]))
+            self._neutral = self.layout.device.allocate_zeroed(4 * 3)
+            self.layout.device.write(View.whole(self._neutral), memoryview(struct.pack("<3f", 1, 0, 0)))
         return View.whole(self._neutral)
 
     def views_of(self, shard: Shard, first: int, blocks: int) -> dict[str, View]:
@@ -200,7 +201,8 @@ def _tables_of(shard: Shard, params: Sequence[Parameter]) -> tuple[array[int], a
     """Return `block_entries` and `row_entries` of an arena. A tensor of one dimension or none is one row."""
     block_entries, entries = array("I"), array("I")
     rows = 0
-    for index, size in enumerate(shard.arena.sizes):
+    for index in shard.arena.order:
+        size = shard.arena.sizes[index]
         blocks = -(-size // BLOCK)
         number = shard.numbers.get(index)
         shape = params[number].shape if number is not None else ()

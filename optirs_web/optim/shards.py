@@ -12,7 +12,7 @@ from ..tensors import Parameter
 from ..wgsl import param_storage, slot_storage
 from ..wgsl.shell import BLOCK
 from .arenas import home_of
-from .tables import filled
+from .tables import constant
 
 __all__ = ["Shard", "block_ranges", "shards_of"]
 
@@ -28,7 +28,7 @@ class Shard:
     stored: Stored
     state: Mapping[str, Buffer]
     blocks: Buffer
-    numbers: Mapping[int, int]  # index in the arena -> number in the optimizer
+    numbers: Mapping[int, int]  # index in the arena -> number in the optimizer, as they follow one another there
     first_block: int  # of the arena, among the blocks of all shards
 
     def block_view(self, first_block: int, blocks: int) -> View:
@@ -58,8 +58,9 @@ def shards_of(rule: Rule, params: Sequence[Parameter], flags: Sequence[Flags], s
     first_block = 0
     for (_, tensor_flags, tensor_stored), homes in members.items():
         arena = next(iter(homes.values())).arena
-        numbers = {home.index: number for number, home in homes.items()}
-        blocks = filled(arena.device, arena.block_table(numbers, len(params)))
+        of_index = {home.index: number for number, home in homes.items()}
+        numbers = {index: of_index[index] for index in arena.order if index in of_index}
+        blocks = constant(arena.device, arena.block_table(numbers, len(params)))
         state = _state_buffers(rule, arena, tensor_flags, tensor_stored)
         shards.append(Shard(arena, tensor_flags, tensor_stored, state, blocks, numbers, first_block))
         first_block += -(-arena.blocks // BLOCKS_PER_RANGE) * BLOCKS_PER_RANGE

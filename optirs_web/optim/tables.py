@@ -20,17 +20,14 @@ from ..runtime.program import Program
 from ..runtime.rules import Rule
 from ..wgsl.rule_shell import ENTRY_WORDS
 
-__all__ = ["HostTable", "HyperTable", "ScalarTable", "TensorTable", "filled"]
+__all__ = ["HostTable", "HyperTable", "ScalarTable", "TensorTable", "constant"]
 
 _NOT_WRITTEN = b"\xff\xff\xff\xff"  # stands for words that the host does not write: a NaN that no option is
 
 
-def filled(device: Device, content: array[Any]) -> Buffer:
-    """Return a new buffer with this content."""
-    content_bytes = memoryview(content).cast("B")
-    buffer = device.allocate_zeroed(content_bytes.nbytes)
-    device.write(View.whole(buffer), content_bytes)
-    return buffer
+def constant(device: Device, content: array[Any]) -> Buffer:
+    """Return a new buffer that always has this content."""
+    return device.constant(memoryview(content).cast("B"))
 
 
 class HostTable:
@@ -81,7 +78,7 @@ class TensorTable:
 
     def new_table(self, live: Sequence[bool]) -> View:
         """Return the view of another table."""
-        return View.whole(filled(self.device, self._content(live)))
+        return View.whole(constant(self.device, self._content(live)))
 
     def _content(self, live: Sequence[bool]) -> array[int]:
         if self._live != live:  # which seldom changes, and there may be hundreds

@@ -2,10 +2,12 @@
 
 Each tensor begins at a multiple of `BLOCK` elements, so a block belongs to one tensor and one table word
 per block is enough for a kernel to find its tensor. What is left of a tensor's last block stays zero.
+Tensors of one shape are adjacent, so that a compiler can take them for one array.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from ..errors import OutOfDeviceMemoryError
 from ..wgsl.shell import BLOCK
 from .buffer import Buffer, View
 from .device import Device
+from .strides import Shape
 
 __all__ = ["BLOCKS_PER_RANGE", "Arena", "Home", "blocks_of", "split_sizes"]
 
@@ -50,17 +53,27 @@ def blocks_of(size: int) -> int:
 
 
 class Arena:
-    """Memory of tensors of these sizes (in elements), all float32."""
+    """Memory of tensors of these shapes, all float32.
 
-    def __init__(self, device: Device, sizes: Sequence[int]) -> None:
+    Attributes:
+        sizes: of the tensors, in elements.
+        firsts: the first element of each.
+        order: their indices as they follow one another.
+    """
+
+    def __init__(self, device: Device, shapes: Sequence[Shape]) -> None:
         """Allocate the values; gradients are allocated when they are first used."""
         self.device = device
-        self.sizes = tuple(sizes)
-        self.firsts: list[int] = []
+        self.sizes = tuple(math.prod(shape) for shape in shapes)
+        by_shape: dict[Shape, list[int]] = {}
+        for index, shape in enumerate(shapes):
+            by_shape.setdefault(shape, []).append(index)
+        self.order = [index for indices in by_shape.values() for index in indices]
+        self.firsts = [0] * len(shapes)
         self.blocks = 0
-        for size in sizes:
-            self.firsts.append(self.blocks * BLOCK)
-            self.blocks += blocks_of(size)
+        for index in self.order:
+            self.firsts[index] = self.blocks * BLOCK
+            self.blocks += blocks_of(self.sizes[index])
         self.blocks = max(1, self.blocks)  # a buffer of no bytes does not exist
         self.params = self.new_buffer()
         self._grads: Buffer | None = None
@@ -97,9 +110,9 @@ class Arena:
     def block_table(self, numbers: Mapping[int, int], absent: int) -> array[int]:
         """Return for each block the number of its tensor (`absent` if it has none), and of the elements that it has."""
         table = array("I")
-        for index, size in enumerate(self.sizes):
+        for index in self.order:
             number = numbers.get(index, absent)
-            whole, remainder = divmod(size, BLOCK)
+            whole, remainder = divmod(self.sizes[index], BLOCK)
             table.extend([number, BLOCK] * whole + [number, remainder] * (remainder > 0))
         table.extend([absent, 0] * (self.blocks - len(table) // 2))
         return table

@@ -205,6 +205,9 @@ class Backend(ABC):
     def write(self, handle: Handle, offset: int, data: memoryview) -> None:
         """Copy bytes to the device, after everything submitted so far. `data` is free on return."""
 
+    def freeze(self, handle: Handle, content: bytes) -> None:  # noqa: B027
+        """Take note that memory holds these bytes for as long as it lives. A compiler may take them for constants."""
+
     @abstractmethod
     def read(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
         """Wait for everything submitted so far, then copy bytes out. The caller owns the result."""

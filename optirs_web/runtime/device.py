@@ -313,6 +313,13 @@ class Device:
             self._hold(handle, nbytes, nbytes, "allocate")
         return Buffer(self, handle, nbytes, self._free)
 
+    def constant(self, content: memoryview) -> Buffer:
+        """Memory of its own with these bytes, which are never written again."""
+        buffer = self.allocate_zeroed(content.nbytes)
+        self.write(View.whole(buffer), content)
+        self._backend.freeze(buffer.handle, content.tobytes())
+        return buffer
+
     def trim(self) -> None:
         """Give all pooled memory back to the device."""
         with self.lock:

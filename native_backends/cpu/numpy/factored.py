@@ -13,8 +13,9 @@ from ....runtime.factored import LineSettleKernel
 from ....runtime.rule_kernels import RuleKernel
 from ....wgsl import factored_shell, line_lookup, rule_shell
 from ....wgsl.shell import member_names
+from ...arrays.lines import KINDS, Shape
 from .library import CHUNK, Array
-from .line_tables import KINDS, LineTables, Shape
+from .line_tables import LineTables
 from .rules import BoundRule
 
 __all__ = ["bind_measure_lines", "bind_settle_lines"]
@@ -100,7 +101,6 @@ def bind_settle_lines(rule: BoundRule, kernel: LineSettleKernel) -> Callable[[],
             if rule.is_active[tensor] != 1:
                 continue
             shape = tables.shape(int(tensor))
-            sizes = {"row": shape.columns, "column": shape.rows, "matrix": shape.rows * shape.columns}
             for kind, function in kernel.functions.items():
                 first, tiled = shape.partials_of(kind)
                 own = partials[first : first + tiled * shape.count(kind)].reshape(tiled, shape.count(kind), len(names))
@@ -110,7 +110,7 @@ def bind_settle_lines(rule: BoundRule, kernel: LineSettleKernel) -> Callable[[],
                     **rule.of_tensor(int(tensor)),
                     kind: rule.struct(line_lookup.LINE_STRUCTS[kind], state),
                     "measured": rule.struct("LineMeasured", columns),
-                    "size": np.float32(sizes[kind]),
+                    "size": np.float32(shape.length(kind)),
                 }
                 for member, value in zip(state, rule.call(function, values), strict=True):
                     member[:] = value

@@ -3,64 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ....runtime.rule_kernels import RuleKernel
 from ....wgsl import line_lookup, rule_shell
+from ...arrays.lines import Shape
 
-__all__ = ["KINDS", "LineTables", "Shape"]
+__all__ = ["LineTables"]
 
 Array = np.ndarray[Any, Any]
 
-KINDS = tuple(line_lookup.LINE_STRUCTS)
 
-
-class Shape(NamedTuple):
-    """The members of Shape in WGSL; here all of an arena is seen at once."""
-
-    first: int
-    matrices: int
-    rows: int
-    columns: int
-    lines: int
-    partials: int
-    log_rows: int
-    log_columns: int
-    turns: int
-    is_matrix: int
-
-    def count(self, kind: str) -> int:
-        """Return the number of lines of a kind."""
-        return {"row": self.matrices * self.rows, "column": self.matrices * self.columns, "matrix": self.matrices}[kind]
-
-    def partials_of(self, kind: str) -> tuple[int, int]:
-        """Where the partials of a kind begin, and how many there are of each line."""
-        strips, chunks = -(-self.columns >> self.log_columns), -(-self.rows >> self.log_rows)
-        tiles = {"row": strips, "column": chunks, "matrix": strips * chunks}
-        first = self.partials
-        for other in KINDS[: KINDS.index(kind)]:
-            first += self.turns * tiles[other] * self.count(other)
-        return first, self.turns * tiles[kind]
-
-    def lines_of(self, start: int, stop: int) -> dict[str, Callable[[Array], Any]]:
-        """For each kind of line what takes the values of elements start to stop of a tensor from those of lines."""
-        columns, row, last_row = self.columns, start // self.columns, (stop - 1) // self.columns
-        part = slice(start - row * columns, stop - row * columns)
-        if row == last_row:
-            matrix = row // self.rows
-            return {
-                "row": lambda values: values[row],
-                "column": lambda values: values[matrix * columns :][part],
-                "matrix": lambda values: values[matrix],
-            }
-        matrices = np.arange(row, last_row + 1) // self.rows
+def _lines_of(shape: Shape, start: int, stop: int) -> dict[str, Callable[[Array], Any]]:
+    """For each kind of line what takes the values of elements start to stop of a tensor from those of lines."""
+    columns, row, last_row = shape.columns, start // shape.columns, (stop - 1) // shape.columns
+    part = slice(start - row * columns, stop - row * columns)
+    if row == last_row:
+        matrix = row // shape.rows
         return {
-            "row": lambda values: np.repeat(values[row : last_row + 1], columns)[part],
-            "column": lambda values: values.reshape(-1, columns)[matrices].ravel()[part],
-            "matrix": lambda values: np.repeat(values[matrices], columns)[part],
+            "row": lambda values: values[row],
+            "column": lambda values: values[matrix * columns :][part],
+            "matrix": lambda values: values[matrix],
         }
+    matrices = np.arange(row, last_row + 1) // shape.rows
+    return {
+        "row": lambda values: np.repeat(values[row : last_row + 1], columns)[part],
+        "column": lambda values: values.reshape(-1, columns)[matrices].ravel()[part],
+        "matrix": lambda values: np.repeat(values[matrices], columns)[part],
+    }
 
 
 class LineTables:
@@ -85,18 +57,14 @@ class LineTables:
 
     def state(self, shape: Shape, kind: str) -> list[Array]:
         """The members of the state of all lines of a kind."""
-        first = shape.lines
-        for other, members in self.members.items():
-            count = shape.count(other)
-            if other == kind:
-                return [self.lines[first + n * count : first + (n + 1) * count] for n in range(len(members))]
-            first += len(members) * count
-        return []
+        first, count = shape.state_of(kind, self.members), shape.count(kind)
+        members = range(len(self.members.get(kind, ())))
+        return [self.lines[first + number * count :][:count] for number in members]
 
     def of_elements(self, tensor: int, part: slice) -> dict[str, Any]:
         """Return a function's arguments that depend on lines, by name, for elements of the arena, all of `tensor`."""
         shape = self.shape(tensor)
-        take = shape.lines_of(part.start - shape.first, part.stop - shape.first)
+        take = _lines_of(shape, part.start - shape.first, part.stop - shape.first)
         values: dict[str, Any] = {
             kind: self.functions[line_lookup.LINE_STRUCTS[kind]](*map(take[kind], self.state(shape, kind)))
             for kind in self.members
