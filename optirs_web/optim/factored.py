@@ -22,7 +22,6 @@ from ..wgsl.line_lookup import LINE_STRUCTS, SHAPE_WORDS, line_members
 from ..wgsl.shell import BLOCK
 from .layout import Layout
 from .shards import Shard
-from .tables import constant
 
 __all__ = ["FactoredLayout"]
 
@@ -254,8 +253,8 @@ class FactoredLayout(Layout):
                     low, high = stack.tile_span(*tile)
                     if begin + high > 0 and begin + low < blocks * BLOCK:
                         tiles.extend((number, *tile, pass_number))
-        table = constant(self.device, tiles) if tiles else None
-        return _BindingRange(first_block, blocks, constant(self.device, shapes), table, len(tiles) // TILE_WORDS)
+        table = self.device.constant(tiles) if tiles else None
+        return _BindingRange(first_block, blocks, self.device.constant(shapes), table, len(tiles) // TILE_WORDS)
 
     def _groups(self, shard: Shard, suffix: str, ranges: Sequence[tuple[int, int]]) -> tuple[Buffer, int]:
         kernel = LineSettleKernel.of(self.rule, shard.flags, suffix)
@@ -269,7 +268,7 @@ class FactoredLayout(Layout):
                 log_invocations = min(_log(groups_of_partials), _log(LINES_PER_GROUP))
                 for first_line in range(0, stack.count(kind), LINES_PER_GROUP >> log_invocations):
                     groups.extend((number, kind_number, first_line, log_invocations))
-        return constant(self.device, groups or array("I", bytes(_ITEMSIZE * GROUP_WORDS))), len(groups) // GROUP_WORDS
+        return self.device.constant(groups or array("I", bytes(_ITEMSIZE * GROUP_WORDS))), len(groups) // GROUP_WORDS
 
     def retire(self) -> None:
         super().retire()

@@ -15,7 +15,6 @@ from .layout import Layout
 from .low_rank import LowRankLayout, LowRankOptimizer
 from .matrices import Batch, Matrices, stack
 from .optimizer import Options, Params, Rate, Rule
-from .tables import constant
 
 __all__ = ["GaLore"]
 
@@ -41,7 +40,7 @@ class _GaLoreLayout(LowRankLayout):
         short, rank = self._state_shapes(rows, columns)["projector"]
         random = Random(0)
         numbers_of_start = array("f", (random.gauss(0.0, 1.0) for _ in range(short * rank)))
-        self._starts.append(constant(self.device, numbers_of_start))
+        self._starts.append(self.device.constant(numbers_of_start))
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
         self._run_part("prepare", shared)

@@ -21,7 +21,6 @@ from ..tensors import Parameter
 from .layout import Layout
 from .optimizer import Optimizer
 from .shards import Shard
-from .tables import constant
 
 __all__ = ["Batch", "Matrices", "MatrixLayout", "MatrixOptimizer", "Products", "Scaled"]
 
@@ -206,7 +205,7 @@ class Products:
         words = array("I", [word for row in rows for word in row])
         key = words.tobytes()
         if key not in self._tables:
-            self._tables[key] = constant(self.device, words)
+            self._tables[key] = self.device.constant(words)
         return View.whole(self._tables[key])
 
 

@@ -18,7 +18,7 @@ from ..runtime.rules import KEPT, Rule
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..tensors import Parameter
 from ..wgsl.shell import BLOCK, struct_of
-from .tables import HostTable, constant
+from .tables import HostTable
 
 if TYPE_CHECKING:
     from .layout import Layout
@@ -102,9 +102,9 @@ class Pipeline:
         rows: dict[str, Buffer] = {}
         if has_rows or any(stage.name == "add_noise" for stage in stages):
             table, row_table = _tables_of(shard, params)
-            block_entries, count = constant(device, table), len(row_table) // 4
+            block_entries, count = device.constant(table), len(row_table) // 4
             if has_rows:
-                entries = constant(device, row_table)
+                entries = device.constant(row_table)
                 names = [f"rows{number}" for number, stage in enumerate(stages) if stage.over == "row"]
                 rows = {name: device.allocate_zeroed(4 * count) for name in names}
         return _Tables(block_entries, entries, count, rows)

@@ -12,7 +12,6 @@ from ..tensors import Parameter
 from ..wgsl import param_storage, slot_storage
 from ..wgsl.shell import BLOCK
 from .arenas import home_of
-from .tables import constant
 
 __all__ = ["Shard", "block_ranges", "shards_of"]
 
@@ -60,7 +59,7 @@ def shards_of(rule: Rule, params: Sequence[Parameter], flags: Sequence[Flags], s
         arena = next(iter(homes.values())).arena
         of_index = {home.index: number for number, home in homes.items()}
         numbers = {index: of_index[index] for index in arena.order if index in of_index}
-        blocks = constant(arena.device, arena.block_table(numbers, len(params)))
+        blocks = arena.device.constant(arena.block_table(numbers, len(params)))
         state = _state_buffers(rule, arena, tensor_flags, tensor_stored)
         shards.append(Shard(arena, tensor_flags, tensor_stored, state, blocks, numbers, first_block))
         first_block += -(-arena.blocks // BLOCKS_PER_RANGE) * BLOCKS_PER_RANGE

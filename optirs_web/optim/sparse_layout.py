@@ -20,7 +20,6 @@ from ..wgsl.param_storage import PARAM
 from ..wgsl.shell import BLOCK
 from .layout import Layout
 from .shards import Shard
-from .tables import constant
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
@@ -159,7 +158,7 @@ class SparseLayout(Layout):
             return shard
         if key not in self._other_blocks:
             others = {index: number for index, number in shard.numbers.items() if number not in self._rows}
-            self._other_blocks[key] = constant(self.device, shard.arena.block_table(others, len(self.groups)))
+            self._other_blocks[key] = self.device.constant(shard.arena.block_table(others, len(self.groups)))
         return replace(shard, blocks=self._other_blocks[key])
 
     def _check_grads(self, tensors: View, found_inf: View) -> None:

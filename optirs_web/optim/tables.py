@@ -11,23 +11,17 @@ import struct
 import weakref
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..errors import UnsupportedError
-from ..runtime.buffer import Buffer, View
+from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.program import Program
 from ..runtime.rules import Rule
 from ..wgsl.rule_shell import ENTRY_WORDS
 
-__all__ = ["HostTable", "HyperTable", "ScalarTable", "TensorTable", "constant"]
+__all__ = ["HostTable", "HyperTable", "ScalarTable", "TensorTable"]
 
 _NOT_WRITTEN = b"\xff\xff\xff\xff"  # stands for words that the host does not write: a NaN that no option is
-
-
-def constant(device: Device, content: array[Any]) -> Buffer:
-    """Return a new buffer that always has this content."""
-    return device.constant(memoryview(content).cast("B"))
 
 
 class HostTable:
@@ -78,7 +72,7 @@ class TensorTable:
 
     def new_table(self, live: Sequence[bool]) -> View:
         """Return the view of another table."""
-        return View.whole(constant(self.device, self._content(live)))
+        return View.whole(self.device.constant(self._content(live)))
 
     def _content(self, live: Sequence[bool]) -> array[int]:
         if self._live != live:  # which seldom changes, and there may be hundreds

@@ -22,6 +22,8 @@ from .program import Program, recorded_here
 from .stats import MemoryStats, Stats
 
 if TYPE_CHECKING:
+    from array import array
+
     from .kernels import Kernel
 
 __all__ = ["Device", "gathered"]
@@ -313,11 +315,12 @@ class Device:
             self._hold(handle, nbytes, nbytes, "allocate")
         return Buffer(self, handle, nbytes, self._free)
 
-    def constant(self, content: memoryview) -> Buffer:
-        """Memory of its own with these bytes, which are never written again."""
-        buffer = self.allocate_zeroed(content.nbytes)
-        self.write(View.whole(buffer), content)
-        self._backend.freeze(buffer.handle, content.tobytes())
+    def constant(self, content: array[Any]) -> Buffer:
+        """Memory of its own with this content, which is never written again."""
+        content_bytes = memoryview(content).cast("B")
+        buffer = self.allocate_zeroed(content_bytes.nbytes)
+        self.write(View(buffer, 0, content_bytes.nbytes), content_bytes)
+        self._backend.freeze(buffer.handle, content_bytes.tobytes())
         return buffer
 
     def trim(self) -> None:
