@@ -333,5 +333,5 @@ def taken(table: Array, numbers: Array) -> Array:
     """Return rows of a table, by number; compared with all, as long as that is little: XLA gathers slowly."""
     if table.shape[0] * numbers.size > _MOST_COMPARED:
         return jnp.take(table, numbers, axis=0, mode="clip")
-    is_row = numbers.reshape(-1, 1, 1) == np.arange(table.shape[0]).reshape(1, -1, 1)
+    is_row = numbers.reshape(-1, 1, 1) == np.arange(table.shape[0], dtype=np.uint32).reshape(1, -1, 1)
     return as_type(jnp.where(is_row, words(table), np.uint32(0)).max(axis=1), table.dtype)
