@@ -361,3 +361,17 @@ def test_galore_has_one_rank():
 def test_options_out_of_range_are_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(ow.optim, name)([ow.Parameter([[1.0]], device="cpu")], **options)
+
+
+@pytest.mark.parametrize("name", ["SOAP", "Shampoo", "GaLore"])
+def test_tensors_of_other_shapes_that_are_as_large_matrices_are_updated_alike(device, name):
+    values = np.random.default_rng(0).standard_normal((4, 3, 8, 40)).astype(np.float32)
+    results = []
+    for shapes in ([(8, 40), (8, 2, 20), (8, 40)], [(8, 40)] * 3):
+        start, *steps = ([v.reshape(s) for v, s in zip(rows, shapes, strict=True)] for rows in values)
+        params = [ow.Parameter(value, device=device) for value in start]
+        optimizer = getattr(ow.optim, name)(params, lr=0.01)
+        for grads in steps:
+            optimizer.step(grads=[ow.tensor(grad, device=device) for grad in grads])
+        results.append([param.numpy().ravel() for param in params])
+    np.testing.assert_array_equal(*results)

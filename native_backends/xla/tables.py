@@ -256,7 +256,8 @@ def written(
 ) -> tuple[Array, ...]:
     """Return the new contents of the bindings that the kernel writes, flat; `compute` returns them by name."""
     rule = BoundRule(kernel, arrays)
-    new = compute(rule)
+    is_empty = rule.lines is not None and not rule.lines.stacks  # no tensor has elements
+    new = {} if is_empty else compute(rule)
     pairs = zip(kernel.bindings, arrays, strict=True)
     return tuple(
         as_type(new.get(binding.name, array), array.dtype).reshape(-1) for binding, array in pairs if binding.writes

@@ -268,7 +268,7 @@ class MatrixLayout(Layout):
         limit = self.device.capabilities.max_binding_bytes
         for shard in self.shards:
             batches: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-            for index, number in sorted(shard.numbers.items()):
+            for index, number in shard.numbers.items():  # by first element
                 if live[number] and shard.arena.sizes[index]:
                     batches.setdefault(self._batch_key(number), []).append((shard.arena.firsts[index], number))
             for (rows, columns, *_), members in batches.items():
