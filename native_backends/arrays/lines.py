@@ -33,21 +33,20 @@ class Shape(NamedTuple):
 
     def count(self, kind: str) -> int:
         """Return the number of lines of a kind."""
-        return {"row": self.matrices * self.rows, "column": self.matrices * self.columns, "matrix": self.matrices}[kind]
+        return line_lookup.line_counts(self.matrices, self.rows, self.columns)[kind]
 
     def length(self, kind: str) -> int:
         """Return the number of elements of a line of a kind."""
         return {"row": self.columns, "column": self.rows, "matrix": self.rows * self.columns}[kind]
 
     def partials_of(self, kind: str) -> tuple[int, int]:
-        """Where the partials of a kind begin, and how many there are of each line; "" for the end of all."""
-        strips, chunks = -(-self.columns >> self.log_columns), -(-self.rows >> self.log_rows)
-        tiles = {"row": strips, "column": chunks, "matrix": strips * chunks}
+        """Return the first of the partials of a kind, and their number for each line; for "" the end of all."""
+        tiles = line_lookup.tiles_of_lines(self.rows, self.columns, self.log_rows, self.log_columns)
         first = self.partials + sum(self.turns * tiles[other] * self.count(other) for other in _before(kind))
         return first, self.turns * tiles.get(kind, 0)
 
     def state_of(self, kind: str, members: Mapping[str, Sequence[str]]) -> int:
-        """Where the state of lines of a kind begins, which has these members of each kind; "" for the end of all."""
+        """Return the first word of the state of lines of a kind, by the members of each kind; for "" the end of all."""
         return self.lines + sum(len(members.get(other, ())) * self.count(other) for other in _before(kind))
 
 

@@ -4,6 +4,7 @@ A handle holds an array of words, which is replaced by each command that writes 
 writes in place. A recorded program is one function from the arrays of all its handles to those that it writes; what is
 submitted without having been recorded is a function for each command. Functions are compiled once for each kernel,
 the sizes of its buffers and those of its parameters that decide shapes; offsets and other parameters are arguments.
+A rule's kernels are compiled for the content of their tables that are never written, too.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["XlaBackend"]
 
-_UNLIMITED = (1 << 31) - 4
-"""Bytes of a buffer: places in it are counted by i32."""
+_UNLIMITED = (1 << 31) - (1 << 16)
+"""Bytes of a buffer: they are counted by i32. A multiple of what arenas are divided by, so that one is bound whole."""
 
 _LEAST, _ROUNDED = 1 << 10, 1 << 16
 """Words of the smallest array; and up to how many an array has a power of two, so that few sizes are compiled for."""

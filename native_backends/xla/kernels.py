@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...runtime.factored import LineMeasureKernel, LineSettleKernel
 from ...runtime.form_kernels import FormKernel
@@ -47,8 +47,8 @@ _RULES: Mapping[type, Any] = {
 }
 
 
-def is_rule(kernel: Kernel | None) -> bool:
-    """Return whether the kernel is one of a rule over an arena, which takes tables that are known as NumPy arrays."""
+def is_rule(kernel: Kernel | None) -> TypeGuard[RuleKernel]:
+    """Return whether the kernel is one of a rule over an arena: its tables of tensors have to be NumPy arrays."""
     return type(kernel) in _RULES
 
 
@@ -60,7 +60,7 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         values: its parameters, numbers or traced scalars.
         arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
     """
-    if isinstance(kernel, RuleKernel) and is_rule(kernel):
+    if is_rule(kernel):
         return written(kernel, arrays, _RULES[type(kernel)])
     match kernel:
         case MapKernel():

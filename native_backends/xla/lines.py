@@ -28,9 +28,9 @@ class Stack(NamedTuple):
 
     Attributes:
         tensors: their numbers.
-        shape: of the first one.
-        words: of the state of each one's lines.
-        partials: of each.
+        shape: the row of the table of the first one.
+        words: the size of the state of a tensor's lines.
+        partials: the number of partials of a tensor's lines.
     """
 
     tensors: tuple[int, ...]
@@ -57,13 +57,9 @@ class Stack(NamedTuple):
         return vector[first : first + len(self.tensors) * length].reshape(len(self.tensors), length, *vector.shape[1:])
 
     def elements(self, arena: Array) -> Array:
-        """Return (tensors, matrices, rows, columns): the elements of vectors of an arena's."""
+        """Return the elements of the tensors, (tensors, matrices, rows, columns), of a vector of the arena's."""
         flat = self.of(arena, self.shape.first, self.padded)[:, : self.shape.size]
         return flat.reshape(len(self.tensors), self.shape.matrices, self.shape.rows, self.shape.columns)
-
-    def elements_of_blocks(self, values: Array) -> Array:
-        """Return the elements of (blocks, BLOCK); anything else as it is."""
-        return self.elements(values.reshape(-1)) if values.ndim == 2 and values.shape[1] == BLOCK else values
 
     def lines(self, kind: str, values: Array) -> Array:
         """Return the values of lines of a kind, (tensors, lines), to be broadcast over the elements."""
@@ -106,7 +102,7 @@ class Lines:
         return stacks
 
     def tensors(self, count: int) -> np.ndarray[Any, Any]:
-        """Return the number of the tensor of each of so many blocks; behind the table for one that has none."""
+        """Return the number of the tensor of each of so many blocks; the last of the table for one that has none."""
         numbers = np.full(count, len(self._table) - 1, np.uint32)
         for stack in self.stacks:
             first, blocks = stack.shape.first // BLOCK, stack.padded // BLOCK

@@ -65,7 +65,7 @@ def settle(rule: BoundRule) -> dict[str, Array]:
 
 
 def rows(rule: BoundRule) -> dict[str, Array]:
-    """`transform_shell.rows`: every element finds its row, since their lengths are not known to the compiler."""
+    """`transform_shell.rows`: every element finds its row."""
     kernel, tables = rule.kernel, _tables(rule)
     assert isinstance(kernel, TransformRowsKernel)
     table = jnp.asarray(rule.bound["row_entries"]).reshape(-1, transform_shell.ROW_WORDS)

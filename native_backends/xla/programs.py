@@ -268,7 +268,7 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
 
 
 _Bound = Sequence[tuple[int, int, bool] | Constant]
-"""Of each buffer the number of its handle, the words that are bound, and whether these are all; or what it holds."""
+"""The number of each buffer's handle, the words bound, and whether these are all; or the words that are known."""
 
 
 def _parameters_in(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
@@ -293,8 +293,10 @@ def _single(
         regions = [Regions(words) for words in (*written, *read)]
         firsts = as_type(control[: len(bound)], np.int32)
         ranges = [
-            operand if isinstance(operand, Constant) else (operand[0], 0 if operand[2] else firsts[place], operand[1])
-            for place, operand in enumerate(bound)
+            operand
+            if isinstance(operand, Constant)
+            else (operand[0], 0 if operand[2] else firsts[position], operand[1])
+            for position, operand in enumerate(bound)
         ]
         _apply(kernel, regions, ranges, {**fixed, **_parameters_in(len(bound), traced, control)}, precision)
         return tuple(region.final() for region in regions[:count])

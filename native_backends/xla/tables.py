@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from ...wgsl import rule_shell, shell, transform_lookup
 from ...wgsl.shell import BLOCK
 from ..arrays.jax_arrays import as_type, floats, functions_of, words
 from .bindings import Array, total_of
-from .lines import Lines
+from .lines import Lines, Stack
 from .slots import Params, Slot, largest_of
 from .transforms import Transforms
 
@@ -110,7 +111,7 @@ class _Series(NamedTuple):
 
 
 def _series(tensors: Table, blocks: Table) -> Iterator[_Series]:
-    """Yield series of all tensors, in order."""
+    """Yield the series that the tensors make up."""
     series: _Series | None = None
     for tensor, count in zip(tensors.tolist(), blocks.tolist(), strict=True):
         if series is not None and count == series.blocks:
@@ -215,10 +216,14 @@ class Blocks:
         assert lines is not None
         results = []
         for stack in lines.stacks:
-            own = {name: jax.tree.map(stack.elements_of_blocks, value) for name, value in elements.items()}
+            own = jax.tree.map(partial(self._of_stack, stack), elements)
             own |= rule.of_tensor(rule.scalars_of(rule.rows_of(stack.tensors)[:, None, None, None]))
             results.append(rule.call(function, own | lines.of_elements(stack)))
         return results
+
+    def _of_stack(self, stack: Stack, values: Array) -> Array:
+        """Return the values of a stack's elements, of those of all blocks; a number as it is."""
+        return stack.elements(values.reshape(-1)) if values.shape == self.shape else values
 
     def transformed(self, function: str, grad: Array, t: Any = None, on: Any = None) -> Array:
         """Return the result of a function of the transforms over all blocks."""
@@ -266,8 +271,7 @@ def written(
 
 def entries_of(rule: BoundRule) -> Array:
     """The table of tensors, by rows."""
-    table = rule.bound["tensors"]
-    return (table if isinstance(table, np.ndarray) else words(table)).reshape(-1, rule_shell.ENTRY_WORDS)
+    return words(rule.bound["tensors"]).reshape(-1, rule_shell.ENTRY_WORDS)
 
 
 def partials_of(rule: BoundRule, struct: str) -> tuple[list[str], Array]:

@@ -18,7 +18,7 @@ from ..runtime.factored import PASSES, LineMeasureKernel, LineSettleKernel, meas
 from ..runtime.rules import Flags
 from ..tensors import Parameter
 from ..wgsl.factored_shell import GROUP_WORDS, LINES_PER_GROUP, TILE, TILE_WORDS
-from ..wgsl.line_lookup import LINE_STRUCTS, SHAPE_WORDS, line_members
+from ..wgsl.line_lookup import LINE_STRUCTS, SHAPE_WORDS, line_counts, line_members, tiles_of_lines
 from ..wgsl.shell import BLOCK
 from .layout import Layout
 from .shards import Shard
@@ -55,7 +55,7 @@ class Stack(NamedTuple):
 
     def count(self, kind: str) -> int:
         """Return the number of lines of a kind."""
-        return self.matrices * {"row": self.rows, "column": self.columns, "matrix": 1}[kind]
+        return line_counts(self.matrices, self.rows, self.columns)[kind]
 
     @property
     def tile_logs(self) -> tuple[int, int]:
@@ -86,9 +86,7 @@ class Stack(NamedTuple):
 
     def partials(self) -> dict[str, int]:
         """Return the number of tiles that each line of a kind crosses, by kind."""
-        rows, columns = self.tile_logs
-        row_tiles, column_tiles = -(-self.columns >> columns), -(-self.rows >> rows)
-        return {"row": row_tiles, "column": column_tiles, "matrix": row_tiles * column_tiles}
+        return tiles_of_lines(self.rows, self.columns, *self.tile_logs)
 
 
 def _log(size: int) -> int:

@@ -206,7 +206,7 @@ class Backend(ABC):
         """Copy bytes to the device, after everything submitted so far. `data` is free on return."""
 
     def freeze(self, handle: Handle, content: bytes) -> None:  # noqa: B027
-        """Take note that memory holds these bytes for as long as it lives. A compiler may take them for constants."""
+        """Note that memory holds these bytes as long as it lives: a backend may read them when it compiles."""
 
     @abstractmethod
     def read(self, handle: Handle, offset: int, nbytes: int) -> memoryview:

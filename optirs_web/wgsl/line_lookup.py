@@ -22,11 +22,13 @@ __all__ = [
     "SHAPE",
     "SHAPE_WORDS",
     "bindings",
+    "line_counts",
     "line_functions",
     "line_members",
     "loads",
     "looks_up",
     "tables",
+    "tiles_of_lines",
     "values",
 ]
 
@@ -43,6 +45,18 @@ struct Shape {
 }
 """
 SHAPE_WORDS = 10
+
+
+def line_counts(matrices: int, rows: int, columns: int) -> dict[str, int]:
+    """Return the number of lines of each kind."""
+    return {"row": matrices * rows, "column": matrices * columns, "matrix": matrices}
+
+
+def tiles_of_lines(rows: int, columns: int, log_rows: int, log_columns: int) -> dict[str, int]:
+    """Return the number of tiles, of a size given by logarithms, that a line of each kind crosses in a matrix."""
+    row_tiles, column_tiles = -(-columns >> log_columns), -(-rows >> log_rows)
+    return {"row": row_tiles, "column": column_tiles, "matrix": row_tiles * column_tiles}
+
 
 _COUNTS = {
     "row": "shape.matrices * shape.rows",

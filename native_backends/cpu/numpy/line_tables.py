@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _lines_of(shape: Shape, start: int, stop: int) -> dict[str, Callable[[Array], Any]]:
-    """For each kind of line what takes the values of elements start to stop of a tensor from those of lines."""
+    """Return by kind of line a function from the values of all lines to those of elements start to stop of a tensor."""
     columns, row, last_row = shape.columns, start // shape.columns, (stop - 1) // shape.columns
     part = slice(start - row * columns, stop - row * columns)
     if row == last_row:
