@@ -152,7 +152,18 @@ def test_rows_and_columns_without_gradients_stay_and_do_not_spoil_the_others(nam
     assert (change[~is_still] != 0).mean() > 0.9
 
 
-EXTREMES = ((600, 1100), (1, 70_000), (50_000, 3), (3, 40_000), (900, 3, 3), (2, 300, 5, 7), (0, 4), ())
+EXTREMES = (
+    (600, 1100),
+    (1, 70_000),
+    (50_000, 3),
+    (3, 40_000),
+    (900, 3, 3),
+    (2, 300, 5, 7),
+    (4, 6554, 5),
+    (4, 33_000, 1),
+    (0, 4),
+    (),
+)
 
 
 @pytest.mark.parametrize("name", ["Adafactor", "CAME"])
@@ -197,8 +208,9 @@ def rows_mean(grad):
 
 
 @factored
-def test_lines_are_measured_of_what_gradient_transforms_leave(name, device):
-    params, grads = make_problem(SHAPES, 3)
+@pytest.mark.parametrize("shapes", [SHAPES, [(300, 145), (3, 190, 70), (300, 145)]], ids=["small", "in several parts"])
+def test_lines_are_measured_of_what_gradient_transforms_leave(name, shapes, device):
+    params, grads = make_problem(shapes, 3)
     transforms = [clip_by_value(0.5), centralize()]
     ours, optimizer = make(name, params, device, transforms=transforms)
     others, other = make(name, params, device)

@@ -5,6 +5,8 @@ returns the bindings that the kernel writes, in their order. `xp` is the module 
 names of `numpy` or `jax.numpy`, and a few functions for what the two do differently. In NumPy bindings are bytes, which
 are written in place, and results that are views of them; in JAX they are vectors of 32-bit elements, and results are
 new ones.
+
+The kernels of optimizers' rules are written likewise, over what a library supplies: see `rules`.
 """
 
 from collections.abc import Mapping

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ...wgsl import rule_shell, shell
@@ -20,19 +21,23 @@ from ...wgsl.jax_dialect import JAX
 from . import Parameters, printed as _printed
 
 __all__ = [
+    "all_floats",
     "as_type",
     "codec",
     "codes",
     "column_sums",
+    "columns",
     "floats",
     "functions_of",
     "into",
     "ints",
+    "is_somewhere",
     "masked",
     "may_have_nan",
     "over_entries",
     "over_live",
     "over_pairs",
+    "owned",
     "placed",
     "precise",
     "printed",
@@ -42,9 +47,12 @@ __all__ = [
     "put_result",
     "put_strided",
     "put_windows",
+    "rows_at",
     "scattered_sums",
     "segment_sums",
     "strided",
+    "total_of",
+    "totals",
     "vecdot",
     "windows",
     "with_part",
@@ -175,7 +183,10 @@ def put(old: Array, values: Array, start: Any = 0) -> Array:
     flat = as_type(values.reshape(-1), old.dtype)
     if flat.size == old.size:
         return flat
-    return lax.dynamic_update_slice(old, flat, (start,)) if flat.size else old
+    if not flat.size:
+        return old
+    at = np.int32(start) if isinstance(start, int) else start  # not of 64 bits where `jax_enable_x64` is set
+    return lax.dynamic_update_slice(old, flat, (at,))
 
 
 def put_result(old: Array, shape: Sequence[int], function: Callable[..., Array], *arguments: Any) -> Array:
@@ -486,3 +497,87 @@ def vecdot(a: Array, b: Array) -> Array:
 def may_have_nan(array: Array) -> bool:
     """Return True: the elements are not known yet."""
     return True
+
+
+# Tables of tensors, as those of an optimizer.
+
+_MOST_COMPARED = 1 << 20
+"""Comparisons of numbers of rows that are sooner made than a gather."""
+
+
+def columns(rows: Array) -> list[Array]:
+    """Return the columns of rows, (rows, width), or the numbers of one, (width,)."""
+    return [rows[..., number] for number in range(rows.shape[-1])]
+
+
+def all_floats(columns: Sequence[Array]) -> list[Array]:
+    """Return the bits of columns as float32."""
+    return [floats(column) for column in columns]
+
+
+def rows_at(rows: Any, numbers: Any) -> Any:
+    """Return rows of a table, by number; compared with all, as long as that is little: XLA gathers slowly."""
+    if isinstance(rows, np.ndarray) and isinstance(numbers, np.ndarray):
+        return rows[np.minimum(numbers, len(rows) - 1)]
+    if rows.ndim == 1 or rows.shape[0] * numbers.size > _MOST_COMPARED:
+        return jnp.take(rows, numbers, axis=0, mode="clip")
+    is_row = numbers.reshape(-1, 1, 1) == np.arange(rows.shape[0], dtype=np.uint32).reshape(1, -1, 1)
+    return as_type(jnp.where(is_row, words(rows), np.uint32(0)).max(axis=1), rows.dtype)
+
+
+def is_somewhere(mask: Any) -> bool:
+    """Return whether a mask may be set somewhere, as all may here."""
+    return True
+
+
+def owned(value: Any) -> Any:
+    """Return a value that stays when what it is a view of is overwritten, as all do here."""
+    return value
+
+
+def total_of(name: str, values: Array, axis: int) -> Array:
+    """Return the sums of a member of what was measured along an axis, or the maxima if its name says so.
+
+    Sums are made in pieces: one of many float32 one by one would drift.
+    """
+    if name.startswith(rule_shell.MAXIMUM):
+        return values.max(axis=axis, initial=0)
+    while values.shape[axis] > 256:
+        size, pieces = values.shape[axis], -(-values.shape[axis] // 128)
+        padding = [(0, pieces * 128 - size if number == axis else 0) for number in range(values.ndim)]
+        split = (*values.shape[:axis], pieces, 128, *values.shape[axis + 1 :])
+        values = jnp.pad(values, padding).reshape(split).sum(axis=axis + 1)
+    return values.sum(axis=axis)
+
+
+def totals(names: Sequence[str], partials: Array, entries: Any) -> list[Array]:
+    """Return the total of each column of partials: of the blocks of each entry, or of all.
+
+    Args:
+        names: of the columns, which say whether a total is the largest value, not the sum.
+        partials: (blocks, columns).
+        entries: the table of tensors.
+    """
+    if isinstance(entries, np.ndarray):
+        return _totals_of_known(names, partials, entries)
+    if entries is not None:
+        number = lax.iota(np.uint32, partials.shape[0])
+        first, blocks = entries[:, 2:3, None], entries[:, 3:4, None]
+        partials = jnp.where((number[:, None] >= first) & (number[:, None] < first + blocks), partials, np.float32(0))
+    return [total_of(name, partials[..., number], partials.ndim - 2) for number, name in enumerate(names)]
+
+
+def _totals_of_known(names: Sequence[str], partials: Array, entries: np.ndarray[Any, Any]) -> list[Array]:
+    """`totals` where it is known which blocks each tensor has: those of as many blocks are one array."""
+    order = np.argsort(entries[:, 2], kind="stable")
+    first, blocks = entries[order, 2].astype(np.int64), entries[order, 3].astype(np.int64)
+    is_next = (blocks[1:] == blocks[:-1]) & (first[1:] == first[:-1] + blocks[:-1])
+    begins = np.flatnonzero(np.concatenate([[True], ~is_next]))
+    parts = []
+    for begin, end in zip(begins, [*begins[1:], order.size], strict=True):
+        of_part = partials[first[begin] : first[begin] + (end - begin) * blocks[begin]]
+        parts.append(of_part.reshape(end - begin, blocks[begin], len(names)))
+    sums = [
+        jnp.concatenate([total_of(name, part[:, :, number], 1) for part in parts]) for number, name in enumerate(names)
+    ]
+    return columns(rows_at(jnp.stack(sums, axis=1), np.argsort(order)))

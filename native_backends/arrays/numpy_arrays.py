@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from operator import itemgetter, methodcaller
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,18 +20,22 @@ from . import Parameters, numpy_rows, printed as _printed
 from .numpy_codec import codec
 
 __all__ = [
+    "all_floats",
     "codec",
     "codes",
     "column_sums",
+    "columns",
     "floats",
     "functions_of",
     "into",
     "ints",
+    "is_somewhere",
     "masked",
     "may_have_nan",
     "over_entries",
     "over_live",
     "over_pairs",
+    "owned",
     "placed",
     "precise",
     "printed",
@@ -39,10 +43,13 @@ __all__ = [
     "put",
     "put_at",
     "put_result",
+    "rows_at",
     "runs",
     "scattered_sums",
     "segment_sums",
     "strided",
+    "total_of",
+    "totals",
     "words",
 ]
 
@@ -338,3 +345,55 @@ def column_sums(tables: Array) -> Array:
 def may_have_nan(array: Array) -> bool:
     """Return whether an element is NaN."""
     return bool(np.isnan(array).any())
+
+
+# Tables of tensors, as those of an optimizer.
+
+
+columns = attrgetter("T")
+"""Return the columns of rows, (rows, width), or the numbers of one, (width,)."""
+
+
+all_floats = floats
+"""Return the bits of columns as float32."""
+
+
+def rows_at(rows: Array, numbers: Any) -> Array:
+    """Return rows of a table, by number."""
+    entries: Array = rows[numbers]
+    return entries
+
+
+is_somewhere = np.count_nonzero
+"""Return how many elements of a mask are set."""
+
+
+def owned(value: Any) -> Any:
+    """Return a value that stays when what it is a view of is overwritten: functions may pass arguments through."""
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
+
+
+def total_of(name: str, values: Array, axis: int) -> Array:
+    """Return the sums of a member of what was measured along an axis, float64, or the maxima if its name says so."""
+    if name.startswith(rule_shell.MAXIMUM):
+        maxima: Array = values.max(axis=axis, initial=0)
+        return maxima
+    sums: Array = values.sum(axis=axis, dtype=np.float64)
+    return sums
+
+
+def totals(names: Sequence[str], partials: Array, entries: Array | None) -> list[Any]:
+    """Return the total of each column of partials as float32: of the blocks of each entry, or of all.
+
+    Args:
+        names: of the columns, which say whether a total is the largest value, not the sum.
+        partials: (blocks, columns).
+        entries: the table of tensors.
+    """
+    if entries is None:
+        return [np.float32(total_of(name, column, 0)) for name, column in zip(names, partials.T, strict=True)]
+    of_entries = np.empty((len(names), len(entries)), np.float32)
+    for number, (first, blocks) in enumerate(entries[:, 2:4].tolist()):
+        for name, column, total in zip(names, partials[first : first + blocks].T, of_entries, strict=True):
+            total[number] = total_of(name, column, 0)
+    return list(of_entries)

@@ -6,50 +6,29 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
-from ...runtime.factored import LineMeasureKernel, LineSettleKernel
 from ...runtime.form_kernels import FormKernel
 from ...runtime.kernels import Kernel, SourceKernel
 from ...runtime.map_kernels import FusedKernel, MapKernel
 from ...runtime.option_kernels import OptionKernel
 from ...runtime.rows import RowsKernel
-from ...runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
-from ...runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
-from . import (
-    factored,
-    maps,
-    measured,
-    options,
-    rows,
-    rules,
-)
+from ...runtime.rule_kernels import RuleKernel
+from ..arrays.rule_kernels import RULE_KERNELS
+from . import maps, options
 from .bindings import Array
 from .forms import lower_form
 from .library import REPLACEMENTS, TRACED
 from .packed import packed
-from .tables import written
+from .rules import written
 from .windows import TRACED_OF_WINDOWS
 
-__all__ = ["is_rule", "lower", "traced_parameters"]
+__all__ = ["has_constant_tables", "lower", "traced_parameters"]
 
 Values = Mapping[str, Any]
 
-_RULES: Mapping[type, Any] = {
-    AdvanceKernel: rules.advance,
-    LineMeasureKernel: factored.measure_lines,
-    LineSettleKernel: factored.settle_lines,
-    MeasureKernel: rules.measure,
-    RoundKernel: rules.round_params,
-    SettleKernel: rules.settle,
-    TransformMeasureKernel: measured.measure,
-    TransformRowsKernel: measured.rows,
-    TransformSettleKernel: measured.settle,
-    UpdateKernel: rules.update,
-}
 
-
-def is_rule(kernel: Kernel | None) -> TypeGuard[RuleKernel]:
+def has_constant_tables(kernel: Kernel | None) -> TypeGuard[RuleKernel]:
     """Return whether the kernel is one of a rule over an arena: its tables of tensors have to be NumPy arrays."""
-    return type(kernel) in _RULES
+    return isinstance(kernel, RuleKernel) and not isinstance(kernel, RowsKernel)
 
 
 def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -60,8 +39,8 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         values: its parameters, numbers or traced scalars.
         arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
     """
-    if is_rule(kernel):
-        return written(kernel, arrays, _RULES[type(kernel)])
+    if isinstance(kernel, RuleKernel):
+        return written(kernel, arrays, values, RULE_KERNELS[type(kernel)])
     match kernel:
         case MapKernel():
             return maps.lower_map(kernel, values, arrays)
@@ -69,8 +48,6 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
             return maps.fused(kernel, values, arrays, partial(_source, kernel.base))
         case OptionKernel():
             return options.follow(kernel, values, arrays)
-        case RowsKernel():
-            return rows.update_rows(kernel, values, arrays)
         case SourceKernel():
             return _source(kernel, values, *arrays)
     return packed(kernel, values, arrays, lower)

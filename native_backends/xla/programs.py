@@ -15,7 +15,7 @@ from ...wgsl.jax_dialect import XLA_OPTIONS
 from ..arrays.jax_arrays import as_type
 from .bindings import DTYPES, Array, element_type
 from .commands import Constant, Copied, Memory, Run
-from .kernels import is_rule, lower, traced_parameters
+from .kernels import has_constant_tables, lower, traced_parameters
 from .small import reach_of, small
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _written(command: Run | Copied) -> list[Memory]:
 
 def _operands(command: Run | Copied) -> list[BoundBuffer | Constant]:
     """Return the buffers of a command, or their words where these are known and the kernel is traced with them."""
-    if not is_rule(command.kernel):
+    if not has_constant_tables(command.kernel):
         return list(command.buffers)
     return [
         (handle, offset, size) if handle.content is None else handle.constant(offset, size)
