@@ -56,6 +56,8 @@ def measure_rows(rule: Rule) -> None:
     table = xp.words(rule.bound["row_entries"]).reshape(-1, transform_shell.ROW_WORDS)
     struct, result = f"Partial{kernel.number}", f"rows{kernel.number}"
     names = transform_lookup.parameters_of(rule.module, f"measure_transform_{kernel.number}")
+    members = rule.member_names(struct)
+    measure, settle = (rule.functions[f"{part}_transform_{kernel.number}"] for part in ("measure", "settle"))
     for all_rows in runs_of_rows(table):
         for rows in rule.rows_at_once(all_rows):
             count = len(rows.tensors)
@@ -64,14 +66,13 @@ def measure_rows(rule: Rule) -> None:
             for name in names:
                 if name not in values:
                     values[name] = _of_rows(rule, rows, name)
-            measured = rule.functions[f"measure_transform_{kernel.number}"](*(values[name] for name in names))
+            measured = measure(*(values[name] for name in names))
             takes_part = transforms.takes_part(of_rows.on)
             shape, totals = (count, rows.rows, rows.size), []
-            for name, value in zip(rule.member_names(struct), measured, strict=True):
+            for name, value in zip(members, measured, strict=True):
                 total = xp.total_of(name, xp.broadcast_to(value, shape), 2)
                 totals.append(xp.where(takes_part, total, np.float32(0)).astype(np.float32))
             t = transforms.struct(of_rows.words)
-            settle = rule.functions[f"settle_transform_{kernel.number}"]
             settled = settle(t, rule.functions[struct](*totals), np.float32(rows.size))
             rule.put(result, xp.broadcast_to(settled, shape[:2]), rows.number)
 
