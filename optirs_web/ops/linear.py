@@ -134,13 +134,15 @@ def _as_rows(a: Tensor) -> Tensor:
 
 def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     """aᵀ g; for one matrix on the right the sum over the batch is a part of the product."""
-    if len(g.shape) > 2 and _is_one_matrix(b) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
+    if len(g.shape) > 2:
         rows = math.prod(a.shape[:-1])  # which -1 cannot say of a matrix without columns
-        left, right = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-        if b.ndim == 2 and b.strided.strides == (1, b.shape[0]):  # stored as the transpose of a weight
-            return transpose(_product(transpose(right, 0, 1), left), 0, 1)
-        return reshape(_product(transpose(left, 0, 1), right), b.shape)
-    return sum_to(_product(transpose(a, -1, -2), g), b.shape)
+        if not a.size or not _is_one_matrix(b) or rows != math.prod(g.shape[:-1]):
+            return sum_to(_product(transpose(a, -1, -2), g), b.shape)
+        a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
+    if len(b.shape) == 2 and b.strided.strides == (1, b.shape[0]):  # stored as the transpose of a weight
+        return transpose(_product(transpose(g, 0, 1), a), 0, 1)
+    product = _product(transpose(a, 0, 1), g)
+    return product if product.shape == b.shape else reshape(product, b.shape)
 
 
 def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:

@@ -79,8 +79,9 @@ def transpose(x: Tensor, first: int, second: int) -> Tensor:
         >>> ow.ops.transpose(x, 0, 1).tolist()
         [[1.0, 3.0], [2.0, 6.0]]
     """
-    if not all(-x.ndim <= axis < x.ndim for axis in (first, second)):
-        raise ShapeError(f"a tensor with {x.ndim} axes has no axes {first} and {second}")
-    order = list(range(x.ndim))
+    rank = len(x.shape)
+    if not (-rank <= first < rank and -rank <= second < rank):
+        raise ShapeError(f"a tensor with {rank} axes has no axes {first} and {second}")
+    order = list(range(rank))
     order[first], order[second] = order[second], order[first]
     return permute(x, order)
