@@ -247,19 +247,27 @@ class BrowserPython:
 
     @property
     def has_crashed(self):
-        """Its process is gone."""
+        """Its process is gone, or Python in it."""
         return self.page.has_crashed
+
+    def _evaluate(self, script, value):
+        try:
+            return self.page.evaluate(script, value)
+        except BaseException as error:
+            if "PythonError" not in str(error):  # but by a timeout, or since Python has ended
+                self.page.has_crashed = True
+            raise
 
     def run(self, source):
         """The value of the last expression; Python may wait (JSPI) and `await`."""
-        return self.page.evaluate("(source) => pyodide.runPythonAsync(source)", source)
+        return self._evaluate("(source) => pyodide.runPythonAsync(source)", source)
 
     def transfer(self, script, value, array):
         """Send `value` to a script of the page, which is given its number, and decode what it posts back."""
         self._calls += 1
         number = str(self._calls)
         self.exchange.given[number] = encode(value)
-        self.page.evaluate(script, number)
+        self._evaluate(script, number)
         return decode(self.exchange.taken.pop(number), array)
 
     def call(self, function, arguments, array):

@@ -226,7 +226,7 @@ def note_error(request):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    if call.excinfo is not None and CRASH in str(call.excinfo.value):
+    if call.excinfo is not None:
         close_crashed_pages(item)
     params = item.callspec.params if hasattr(item, "callspec") else {}
     where = params.get("numerics", params.get("compute"))
