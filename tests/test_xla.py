@@ -116,7 +116,7 @@ def test_a_recorded_step_is_one_function_in_place_of_its_kernels(device):
 def test_a_written_buffer_is_donated_and_a_value_that_was_read_stays(device):
     x = ow.tensor(np.arange(4, dtype=np.float32), device=device)
     seen = x.numpy()
-    old = device.backend.words_of(x.view.buffer.handle)
+    old = device.backend.arrays_of(x.view.buffer.handle)
     device.copy(ow.ones((4,), device=device).view, x.view)
     device.synchronize()
     assert old.is_deleted()

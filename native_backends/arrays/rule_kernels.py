@@ -47,9 +47,10 @@ def _round_params(rule: Rule) -> None:
         is_ours = part.tensor + 1 < count  # the last one stands for tensors of others
         if not xp.is_somewhere(is_ours):
             continue
-        is_cut = (xp.words(part.read("params")) & 0xFFFF != 0).reshape(-1)
-        vectors = xp.pad(is_cut, (0, -is_cut.size % 4)).reshape(-1, 4).any(axis=1)
-        changes = xp.repeat(vectors, 4)[: is_cut.size].reshape(part.shape)
+        is_cut = (xp.words(part.read("params")) & 0xFFFF != 0).reshape(np.size(part.tensor), -1)
+        size = is_cut.shape[1]
+        vectors = xp.pad(is_cut, ((0, 0), (0, -size % 4))).reshape(len(is_cut), -1, 4).any(axis=2)
+        changes = xp.repeat(vectors, 4, axis=1)[:, :size].reshape(part.shape)
         part.store_params(part.param(), is_ours & changes)
 
 

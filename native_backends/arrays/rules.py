@@ -1,7 +1,7 @@
 """A kernel of a rule with the arrays that it is bound to, and the parts of an arena that it takes at once.
 
 The kernels of `rule_kernels` are written over these, once for NumPy and JAX. A library supplies a `Rule` and its
-`Part`s: NumPy has one for each run of elements that fits its caches, and writes in place; JAX has one of all elements.
+`Part`s: NumPy has one for each run of elements that fits its caches, and writes in place; JAX has one for each shape.
 """
 
 from __future__ import annotations
@@ -249,11 +249,11 @@ class Part(ABC):
         raise NotImplementedError("rows with a gradient are not seen by blocks")
 
     def put_largest(self, name: str, values: Array, mask: Any) -> Array:
-        """Store the largest magnitude of each block where the mask is set, and return it for each element."""
+        """Store the largest magnitude of each block, and return it for each element; the mask is one of tensors."""
         raise NotImplementedError("rows with a gradient are not seen by blocks")
 
     def put_partials(self, names: Sequence[str], values: Sequence[Array], mask: Any) -> None:
-        """Store the sum or maximum of each member over each block, where the mask is set; NumPy: at the first block."""
+        """Store the sum or maximum of each member over each tensor at its first block; or over parts, at theirs."""
         raise NotImplementedError("rows with a gradient are not seen by blocks")
 
     def of_lines(self) -> dict[str, Any]:
@@ -376,8 +376,12 @@ class Part(ABC):
                 return self.index
             case "grad" | "param" | "kept":
                 return self.read(BINDINGS[name])
+        return self.of_rows(self.rule.vectors[binding_of_rows(name)])
+
+    def of_rows(self, values: Array) -> Array:
+        """Return for each element the value of its row, of those of all rows for transforms."""
         first, size = self.first_row
-        return self.rule.xp.take(self.rule.vectors[binding_of_rows(name)], first + self.index // size, mode="clip")
+        return self.rule.xp.take(values, first + self.index // size, mode="clip")
 
     def gather(self, is_due: Any) -> Array | None:
         """Add the gradient to the kept one; where a step is due, keep 0, and return the gradient of the step.

@@ -1,51 +1,16 @@
-"""Handles of memory on a device of JAX, and the commands over them."""
+"""The commands of a device of JAX."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...runtime.backend import BoundBuffer
+from .memory import Memory
 
 if TYPE_CHECKING:
     from ...runtime.kernels import Kernel
 
-__all__ = ["Constant", "Copied", "Memory", "Run", "Upload"]
-
-
-class Constant:
-    """Words that are known when a function is traced. Two with the same words are equal."""
-
-    def __init__(self, words: np.ndarray[Any, Any]) -> None:
-        self.words = words
-        self._bytes = words.tobytes()  # which keep their hash
-
-    def __hash__(self) -> int:
-        return hash(self._bytes)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and self._bytes == other._bytes
-
-
-class Memory:
-    """A handle: an array of words, which each command that writes it replaces by a new one."""
-
-    __slots__ = ("_constants", "content", "count", "words")
-
-    def __init__(self, count: int) -> None:
-        """`count` words, all of them zero."""
-        self.count = count
-        self.words: Any = None  # None stands for zeros
-        self.content: np.ndarray[Any, Any] | None = None  # of one that is not written any more
-        self._constants: dict[tuple[int, int], Constant] = {}
-
-    def constant(self, offset: int, size: int) -> Constant:
-        """Return a range of bytes of memory that has a content."""
-        if (offset, size) not in self._constants:
-            assert self.content is not None
-            self._constants[offset, size] = Constant(self.content[offset // 4 : (offset + size) // 4])
-        return self._constants[offset, size]
+__all__ = ["Copied", "Run", "Upload"]
 
 
 class Run(NamedTuple):

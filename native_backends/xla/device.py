@@ -1,29 +1,33 @@
 """XLA through JAX: its CPU, GPU or TPU, whichever JAX was installed for. Kernels are functions of arrays (`kernels`).
 
-A handle holds an array of words, which is replaced by each command that writes it: the old one is donated, so that XLA
-writes in place. A recorded program is one function from the arrays of all its handles to those that it writes; what is
-submitted without having been recorded is a function for each command. Functions are compiled once for each kernel,
-the sizes of its buffers and those of its parameters that decide shapes; offsets and other parameters are arguments.
-A rule's kernels are compiled for the content of their tables that are never written, too.
+A handle holds an array of words, or one for each stack of an arena, which is replaced by each command that writes it:
+the old one is donated, so that XLA writes in place. A recorded program is one function from the arrays of all its
+handles to those that it writes; what is submitted without having been recorded is a function for each command.
+Functions are compiled once for each kernel, the sizes of its buffers and those of its parameters that decide shapes;
+offsets and other parameters are arguments. A rule's kernels are compiled for the content of their tables that are
+never written, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from ...errors import DeviceLostError, LaunchError
-from ...runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ...runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command, Stack
 from ...runtime.failures import consequence, launch_error
 from ...runtime.matmul_precision import float32_matmul_precision
 from ...runtime.stats import Stats
 from ...runtime.timing import Work
 from .ahead import CompiledStep, compile_step, stablehlo
-from .commands import Copied, Memory, Run, Upload
+from .commands import Copied, Run, Upload
 from .export import Exported, export
+from .memory import Memory, Piece, StackMemory
 from .programs import Compiled, compile_program, compile_single, read_part, write_part
 
 if TYPE_CHECKING:
@@ -65,9 +69,10 @@ class XlaBackend(Backend):
             max_workgroups=_UNLIMITED,
             features=frozenset(),
             parts="none",
+            stacks=True,
         )
         self._single: dict[Any, Compiled] = {}
-        self._written: dict[int, Memory] = {}  # since the last wait
+        self._written: dict[int, Memory | StackMemory] = {}  # since the last wait
         self._loss = ""
 
     def lose(self, why: str) -> None:
@@ -80,50 +85,74 @@ class XlaBackend(Backend):
             raise DeviceLostError(self._loss)
 
     def allocate(self, nbytes: int) -> Memory:
+        self._check_size(nbytes)
+        return Memory(_rounded(nbytes // 4))
+
+    def allocate_stacks(self, nbytes: int, stacks: Sequence[Stack]) -> Memory:
+        self._check_size(nbytes)
+        return Memory(nbytes // 4, stacks)
+
+    def _check_size(self, nbytes: int) -> None:
         self._check()
         if nbytes > _UNLIMITED:
             raise AllocationFailed(f"a buffer of {nbytes:,} bytes")
-        return Memory(_rounded(nbytes // 4))
 
     def free(self, handle: Memory) -> None:
-        self._written.pop(id(handle), None)
-        handle.words = None
+        for memory in (handle, *handle.leaves):
+            self._written.pop(id(memory), None)
+        handle.arrays = None
 
-    def words_of(self, handle: Memory) -> Any:
-        """The array of a handle; zeros are made when they are needed."""
-        if handle.words is None:
-            handle.words = self._put(np.zeros(handle.count, np.uint32))
-        return handle.words
+    def arrays_of(self, memory: Memory | StackMemory) -> Any:
+        """The arrays of memory; zeros are made when they are needed."""
+        whole = memory.whole
+        if whole.arrays is None:
+            whole.arrays = self._put(whole.zeros())
+        return memory.arrays
 
-    def _put(self, words: np.ndarray[Any, Any]) -> Any:
+    def _put(self, arrays: Any) -> Any:
         try:
-            return jax.device_put(words, self.device)
+            return jax.device_put(arrays, self.device)
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             raise _failed(error) from error
 
     def write(self, handle: Memory, offset: int, data: memoryview) -> None:
         self._check()
         words = np.frombuffer(data.cast("B"), np.uint32).copy()
-        if words.size == handle.count:
-            handle.words = self._put(words)
-        elif self.device.platform == "cpu" and handle.count <= _REWRITTEN // 4:
-            content = np.array(self.words_of(handle))
-            content[offset // 4 : offset // 4 + words.size] = words
-            handle.words = self._put(content)
-        else:
-            handle.words = write_part(self.words_of(handle), words, np.int32(offset // 4))
-            self._written[id(handle)] = handle
+        for memory, pieces in _by_memory(handle.pieces(offset // 4, words.size)):
+            is_whole = sum(piece.size for piece in pieces) == memory.count
+            if is_whole or (self.device.platform == "cpu" and memory.count <= _REWRITTEN // 4):
+                content = np.empty(memory.count, np.uint32) if is_whole else self._host_words(memory).copy()
+                for piece in pieces:
+                    content[piece.first :][: piece.size] = words[piece.position :][: piece.size]
+                if handle.arrays is None and handle.stacks:
+                    self.arrays_of(handle)  # of which one is replaced
+                memory.arrays = self._put(content.view(memory.dtype).reshape(memory.shape))
+                continue
+            for piece in pieces:
+                part = words[piece.position :][: piece.size]
+                memory.arrays = write_part(self.arrays_of(memory), part, np.int32(piece.first))
+            self._written[id(memory)] = memory
 
     def freeze(self, handle: Memory, content: bytes) -> None:
         handle.content = np.frombuffer(content, np.uint32)
 
     def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
         self._check()
-        words = self.words_of(handle)
-        if self.device.platform != "cpu" and nbytes < 4 * handle.count:
-            return np.array(read_part(words, np.int32(offset // 4), nbytes // 4)).data.cast("B")
-        part = np.asarray(words)[offset // 4 : (offset + nbytes) // 4]
-        return part.copy().data.cast("B")  # the array may be donated later
+        content = np.zeros(nbytes // 4, np.uint32)
+        for memory, pieces in _by_memory(handle.pieces(offset // 4, nbytes // 4)):
+            is_read = self.device.platform == "cpu" or sum(piece.size for piece in pieces) == memory.count
+            host = self._host_words(memory) if is_read else None
+            for _, first, size, position in pieces:
+                if host is None:
+                    part = np.asarray(read_part(self.arrays_of(memory), np.int32(first), size))
+                else:
+                    part = host[first : first + size]
+                content[position : position + size] = part
+        return content.data.cast("B")
+
+    def _host_words(self, memory: Memory | StackMemory) -> np.ndarray[Any, Any]:
+        """Return the words of an array, in order, on the processor; it may be donated later."""
+        return np.asarray(self.arrays_of(memory)).view(np.uint32).reshape(-1)
 
     def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
         content = self.read(handle, offset, nbytes)
@@ -174,24 +203,24 @@ class XlaBackend(Backend):
                 self.stats.pipelines += 1
             self._call(command.compiled, command.compiled.handles)
             return
-        compiled, handles, control = compile_single(command, self._single)
+        compiled, memories, control = compile_single(command, self._single)
         if compiled.is_fresh:
             compiled.is_fresh = False
             self.stats.pipelines += 1
-        self._call(compiled, handles, control)
+        self._call(compiled, memories, control)
 
-    def _call(self, compiled: Compiled, handles: Sequence[Memory], control: Any = None) -> None:
-        """Call a compiled function, and give the handles that it writes, which come first, their new arrays."""
-        words = [self.words_of(handle) for handle in handles]
-        results = compiled.function(tuple(words[: compiled.count]), tuple(words[compiled.count :]), control)
-        for handle, result in zip(handles, results, strict=False):
-            handle.words = result
-        self._written.update((id(handle), handle) for handle in handles[: compiled.count])
+    def _call(self, compiled: Compiled, memories: Sequence[Memory | StackMemory], control: Any = None) -> None:
+        """Call a compiled function, and give the memory that it writes, which comes first, its new arrays."""
+        arrays = [self.arrays_of(memory) for memory in memories]
+        results = compiled.function(tuple(arrays[: compiled.count]), tuple(arrays[compiled.count :]), control)
+        for memory, result in zip(memories, results, strict=False):
+            memory.arrays = result
+        self._written.update((id(memory), memory) for memory in memories[: compiled.count])
 
     def synchronize(self) -> None:
         self._check()
         written, self._written = self._written, {}
-        jax.block_until_ready([handle.words for handle in written.values()])
+        jax.block_until_ready([memory.arrays for memory in written.values()])
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
         commands = command.commands if isinstance(command, _Recorded) else (command,)
@@ -217,11 +246,17 @@ class XlaBackend(Backend):
     ) -> Exported:
         """See `export.export`; what was submitted before is done."""
         commands = program.commands if isinstance(program, _Recorded) else ()
-        return export(self.words_of, commands, scratch, inputs, outputs, platforms)
+        return export(self._host_words, commands, scratch, inputs, outputs, platforms)
 
     def close(self) -> None:
         self._single.clear()
         self._written.clear()
+
+
+def _by_memory(pieces: Iterable[Piece]) -> Iterator[tuple[Memory | StackMemory, list[Piece]]]:
+    """Yield each memory with the pieces that lie in it."""
+    for memory, own in groupby(pieces, attrgetter("memory")):
+        yield memory, list(own)
 
 
 def _rounded(count: int) -> int:

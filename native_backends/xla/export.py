@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..arrays.jax_arrays import as_type, codes, put, words
+from ..arrays.jax_arrays import as_type, codes, words
 from .bindings import Array
-from .commands import Copied, Memory, Run
-from .programs import program_function
+from .commands import Copied, Run
+from .memory import Memory, StackMemory
+from .programs import Regions, program_function
 
 __all__ = ["Exported", "export"]
 
@@ -46,17 +47,17 @@ class Exported(NamedTuple):
 
     Attributes:
         artifact: what `jax.export.deserialize` takes: a function of (state, *inputs) that gives (state, outputs).
-        state: the buffers that outlive a call, as vectors of uint32, with what they hold now.
-        numbers: of the buffers in the state.
+        state: the memory that outlives a call, as vectors of uint32, with what it holds now.
+        numbers: of each memory that has one array, in the state.
     """
 
     artifact: bytes
     state: list[np.ndarray[Any, Any]]
-    numbers: dict[Memory, int]
+    numbers: dict[Memory | StackMemory, int]
 
 
 def export(
-    words_of: Callable[[Memory], Any],
+    host_words_of: Callable[[Memory | StackMemory], Any],
     commands: Sequence[Run | Copied],
     scratch: Collection[Memory],
     inputs: Sequence[Any],
@@ -66,7 +67,7 @@ def export(
     """A program as a function of its inputs and of what it finds in memory.
 
     Args:
-        words_of: returns the array of a handle.
+        host_words_of: returns the words of memory that has one array, on the processor.
         commands: of the program.
         scratch: the buffers that hold nothing from one replay to the next.
         inputs: the tensors that the arguments of a replay are copied to.
@@ -74,27 +75,33 @@ def export(
         platforms: those that it is to run on.
     """
     program, handles, count = program_function(commands)
-    parts, results = [_Part.of(tensor) for tensor in inputs], jax.tree.map(_Part.of, outputs)
+    parts, results_of = [_Part.of(tensor) for tensor in inputs], jax.tree.map(_Part.of, outputs)
     replaced = {part.handle for part in parts}
-    every = dict.fromkeys([*handles, *replaced, *(part.handle for part in jax.tree.leaves(results))])
+    every = dict.fromkeys([*handles, *replaced, *(part.handle for part in jax.tree.leaves(results_of))])
     kept = [handle for handle in every if handle not in replaced and handle not in scratch]
 
     def step(state: Sequence[Array], *arguments: Array) -> tuple[tuple[Array, ...], Any]:
-        held = {handle: jnp.zeros(handle.count, np.uint32) for handle in every if handle not in kept}
-        held |= dict(zip(kept, state, strict=True))
+        held = {handle: Regions(handle.stacks, handle.zeros()) for handle in every if handle not in kept}
+        vectors = iter(state)
+        for handle in kept:
+            arrays = [as_type(next(vectors), leaf.dtype).reshape(leaf.shape) for leaf in handle.leaves]
+            held[handle] = Regions(handle.stacks, arrays if handle.stacks else arrays[0])
         for part, value in zip(parts, arguments, strict=True):
-            held[part.handle] = put(held[part.handle], _encoded(value), part.first // 4)
-        words = [held[handle] for handle in handles]
-        held |= dict(zip(handles, program(words[:count], words[count:]), strict=False))
-        return tuple(held[handle] for handle in kept), jax.tree.map(
-            lambda part: _decoded(held[part.handle], part), results
+            held[part.handle].store(part.first // 4, _encoded(value))
+        found = [held[handle].final() for handle in handles]
+        results = program(found[:count], found[count:])
+        held |= {handle: Regions(handle.stacks, result) for handle, result in zip(handles, results, strict=False)}
+        new = jax.tree.leaves([held[handle].final() for handle in kept])
+        return tuple(as_type(array, np.uint32).reshape(-1) for array in new), jax.tree.map(
+            lambda part: _decoded(held[part.handle], part), results_of
         )
 
-    shapes = tuple(jax.ShapeDtypeStruct((handle.count,), np.uint32) for handle in kept)
+    leaves = [leaf for handle in kept for leaf in handle.leaves]
+    shapes = tuple(jax.ShapeDtypeStruct((leaf.count,), np.uint32) for leaf in leaves)
     arguments = [jax.ShapeDtypeStruct(part.shape, part.dtype) for part in parts]
     exported = jax.export.export(jax.jit(step, donate_argnums=(0,)), platforms=tuple(platforms))(shapes, *arguments)
-    numbers = {handle: number for number, handle in enumerate(kept)}
-    return Exported(bytes(exported.serialize()), [np.array(words_of(handle)) for handle in kept], numbers)
+    numbers = {leaf: number for number, leaf in enumerate(leaves)}
+    return Exported(bytes(exported.serialize()), [host_words_of(leaf).copy() for leaf in leaves], numbers)
 
 
 def _encoded(value: Array) -> Array:
@@ -107,14 +114,14 @@ def _encoded(value: Array) -> Array:
     return as_type(flat, np.uint32)
 
 
-def _decoded(words: Array, part: _Part) -> Array:
+def _decoded(words: Regions, part: _Part) -> Array:
     """A tensor from the words of its buffer."""
     per_word = 2 if part.dtype.itemsize == 2 else 1
-    own = words[part.first // 4 :][: -(-part.size // per_word)]
+    own = words.load(part.first // 4, -(-part.size // per_word))
     if part.dtype == np.bool_:
-        own = own != 0
+        own = as_type(own, np.uint32) != 0
     elif per_word == 2:
-        own = lax.bitcast_convert_type(codes(own, 16)[: part.size], part.dtype)
+        own = lax.bitcast_convert_type(codes(as_type(own, np.uint32), 16)[: part.size], part.dtype)
     else:
         own = as_type(own, part.dtype)
     return own.reshape(part.shape)

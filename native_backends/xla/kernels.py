@@ -37,7 +37,8 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
     Args:
         kernel: what to compute.
         values: its parameters, numbers or traced scalars.
-        arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
+        arrays: for each binding a vector of the type of its elements, of u32 where these are structs; or what is
+            `Stacked` of an arena, as it is returned then, too.
     """
     if isinstance(kernel, RuleKernel):
         return written(kernel, arrays, values, RULE_KERNELS[type(kernel)])

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ...wgsl.jax_dialect import XLA_OPTIONS
 from ..arrays.jax_arrays import as_type
 from .bindings import DTYPES, Array, element_type
-from .commands import Constant, Copied, Memory, Run
+from .commands import Copied, Run
 from .kernels import has_constant_tables, lower, traced_parameters
+from .memory import Constant, Memory, Piece, Stacked, StackMemory, Words
 from .small import reach_of, small
 
 if TYPE_CHECKING:
-    from ...runtime.backend import BoundBuffer
+    from ...runtime.backend import BoundBuffer, Stack
     from ...runtime.kernels import Kernel
 
 __all__ = [
@@ -66,52 +66,57 @@ def quick_options() -> Mapping[str, Any]:
 
 
 class Regions:
-    """The words of one handle while a function is traced: what it began with, and the parts written since.
+    """The content of memory while a function is traced: what it began with, and the parts written since.
 
     A part that is read as it was written is never merged and taken out again, and one that is written over without
     being read is not computed. Parts that begin at a traced number are merged at once, as their range is not known.
     """
 
-    def __init__(self, words: Array) -> None:
-        self.words = words
-        self.parts: dict[tuple[int, int], Array] = {}  # by first word and how many; none overlaps another
+    def __init__(self, stacks: Sequence[Stack], arrays: Any) -> None:
+        self._content = Stacked(stacks, arrays) if stacks else Words(arrays)
+        self._parts: dict[tuple[int, int], Array] = {}  # by first word and how many; none overlaps another
 
     def load(self, first: Any, count: int) -> Array:
         """Return `count` words from word `first` on."""
-        if not isinstance(first, int):
-            return lax.dynamic_slice(self.final(), (first,), (count,))
-        if (first, count) in self.parts:
-            return self.parts[first, count]
-        self._settle(first, count)
-        return self.words if count == self.words.size else lax.slice(self.words, (first,), (first + count,))
+        if isinstance(first, int) and (first, count) in self._parts:
+            return self._parts[first, count]
+        self._merge(first, count)
+        return self._content.load(first, count)
 
     def store(self, first: Any, words: Array) -> None:
         """Write these words there."""
         count = words.size
-        if not isinstance(first, int):
-            self.words = lax.dynamic_update_slice(self.final(), as_type(words, np.uint32), (first,))
-            return
-        for key in [key for key in self.parts if first <= key[0] and key[0] + key[1] <= first + count]:
-            del self.parts[key]
-        self._settle(first, count)
-        self.parts[first, count] = words
+        if isinstance(first, int):
+            for key in [key for key in self._parts if first <= key[0] and key[0] + key[1] <= first + count]:
+                del self._parts[key]
+        self._merge(first, count)
+        if isinstance(first, int):
+            self._parts[first, count] = words
+        else:
+            self._content.store(first, words)
 
-    def _settle(self, first: int, count: int) -> None:
-        """Merge the parts that share words with these."""
-        for key in list(self.parts):
-            if key[0] < first + count and first < key[0] + key[1]:
-                self._merge(key)
+    def stacked(self) -> Stacked | None:
+        """Return all of the content, if it has stacks."""
+        if isinstance(self._content, Words):
+            return None
+        self.final()
+        return self._content
 
-    def _merge(self, key: tuple[int, int]) -> None:
-        words = as_type(self.parts.pop(key), np.uint32)
-        whole = words.size == self.words.size
-        self.words = words if whole else lax.dynamic_update_slice(self.words, words, (key[0],))
+    def replace(self, content: Stacked) -> None:
+        """Replace all of the content."""
+        self._parts.clear()
+        self._content = content
 
-    def final(self) -> Array:
-        """Return all of the words."""
-        for key in list(self.parts):
-            self._merge(key)
-        return self.words
+    def _merge(self, first: Any = None, count: int = 0) -> None:
+        """Merge the parts that share words with these: with any, if the first is not a number."""
+        for key in list(self._parts):
+            if not isinstance(first, int) or (key[0] < first + count and first < key[0] + key[1]):
+                self._content.store(key[0], self._parts.pop(key))
+
+    def final(self) -> Any:
+        """Return the arrays."""
+        self._merge()
+        return self._content.arrays
 
 
 class Compiled:
@@ -179,18 +184,25 @@ def _apply(
         regions[target].store(to, regions[source].load(first, count))
         return
     bindings = kernel.bindings
-    arrays = [
-        bound.words
-        if isinstance(bound, Constant)
-        else as_type(regions[bound[0]].load(*bound[1:]), element_type(binding.type))
-        for binding, bound in zip(bindings, ranges, strict=True)
-    ]
+
+    def array_of(bound: Any, type_: str) -> Any:
+        if isinstance(bound, Constant):
+            return bound.words
+        number, first, count = bound
+        stacked = regions[number].stacked() if has_constant_tables(kernel) else None
+        assert stacked is None or (first, count) == (0, stacked.size), f"{kernel.name} takes a part of an arena"
+        return stacked or as_type(regions[number].load(first, count), element_type(type_))
+
+    arrays = [array_of(bound, binding.type) for binding, bound in zip(bindings, ranges, strict=True)]
     with jax.default_matmul_precision(_PRECISIONS[precision]):
         results = iter(lower(kernel, values, arrays))
     for binding, bound in zip(bindings, ranges, strict=True):
         if binding.writes:
             number, first, count = bound
             result = next(results)
+            if isinstance(result, Stacked):
+                regions[number].replace(result)
+                continue
             assert result.size == count, f"{kernel.name} made {result.size} words for {count} of {binding.name}"
             regions[number].store(first, result.reshape(-1))
 
@@ -214,9 +226,9 @@ def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., An
         values = _values(command.kernel, command.parameters)
         steps.append((command.kernel, ranges, values, command.precision))
 
-    def program(written: Sequence[Array], read: Sequence[Array], _: None = None) -> tuple[Array, ...]:
+    def program(written: Sequence[Any], read: Sequence[Any], _: None = None) -> tuple[Any, ...]:
         with np.errstate(all="ignore"):
-            regions = [Regions(words) for words in (*written, *read)]
+            regions = [Regions(handle.stacks, held) for handle, held in zip(handles, (*written, *read), strict=True)]
             for kernel, ranges, values, precision in steps:
                 _apply(kernel, regions, ranges, values, precision)
             return tuple(region.final() for region in regions[:count])
@@ -230,45 +242,90 @@ def compile_program(commands: Sequence[Run | Copied]) -> Compiled:
     return Compiled(_jitted(function), count, handles)
 
 
-def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[Compiled, list[Memory], Any]:
-    """Return the function of a command, from `known` if it is there; its handles; and its further argument.
+def compile_single(
+    command: Run | Copied, known: dict[Any, Compiled]
+) -> tuple[Compiled, list[Memory | StackMemory], Any]:
+    """Return the function of a command, from `known` if it is there; its memory; and its further argument.
 
     That is a vector of words: the first word of each buffer, then the parameters that are not constants of it. Some
     kernels over few elements have no constants, so that one function serves all shapes.
     """
-    handles, count = _ordered((command,))
     kernel = command.kernel
-    largest = max(handle.count for handle in handles[:count])
     values = _values(kernel, command.parameters)
-    operands = _operands(command)
-    reach = reach_of(kernel, values, largest) if kernel else None
+    operands, memory, count = _placed(command)
+    bound = [operand for operand in operands if not isinstance(operand, Constant)]
+    largest = max(each.count for each in memory[:count])
+    are_vectors = not any(each.stacks for each in memory)
+    reach = reach_of(kernel, values, largest) if kernel and are_vectors else None
     if kernel is not None and reach is not None:
         traced, fixed = dict(kernel.parameters), {"reach": reach}
-        layout: Any = tuple(handles.index(handle) for handle in _memory(operands))
-        words: list[Any] = [command.buffers[-1][2] // 4]
+        layout: Any = tuple(operand.number for operand in bound)
+        words: list[Any] = [bound[-1].size]
         precision = ""  # it multiplies element by element
         function = partial(_small, kernel, layout, traced, reach)
     else:
         traced = traced_parameters(kernel) if kernel else {}
         fixed = {name: value for name, value in values.items() if name not in traced}
         layout = tuple(
-            operand
-            if isinstance(operand, Constant)
-            else (handles.index(operand[0]), operand[2] // 4, operand[2] // 4 == operand[0].count)
+            operand if isinstance(operand, Constant) or operand.is_fixed else operand._replace(first=None)
             for operand in operands
         )
         words, precision = [], command.precision
-        function = partial(_single, kernel, layout, fixed, traced, precision, count)
-    key = (kernel, layout, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
+        stacks = tuple(each.stacks for each in memory)
+        function = partial(_single, kernel, layout, stacks, fixed, traced, precision, count)
+    key = (kernel, layout, tuple(each.layout for each in memory), tuple(fixed.values()), precision)
     if key not in known:
         known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else XLA_OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
-    firsts = [offset // 4 for _, offset, _ in command.buffers]
-    return known[key], handles, np.array([*firsts, *words], np.uint32)
+    firsts = [0 if isinstance(operand, Constant) else operand.first for operand in operands]
+    return known[key], memory, np.array([*firsts, *words], np.uint32)
 
 
-_Bound = Sequence[tuple[int, int, bool] | Constant]
-"""The number of each buffer's handle, the words bound, and whether these are all; or the words that are known."""
+class _Range(NamedTuple):
+    """Words of memory that a command is bound to.
+
+    Attributes:
+        number: of the memory.
+        first: the number of the first word; None if it is an argument of the function.
+        size: words.
+        is_fixed: the function is compiled for the first word: all of the memory is bound, or it has no one array.
+    """
+
+    number: int
+    first: Any
+    size: int
+    is_fixed: bool
+
+    @classmethod
+    def of(cls, piece: Piece, memory: Sequence[Memory | StackMemory]) -> _Range:
+        """Return the words of one of these."""
+        is_fixed = piece.size == piece.memory.count or bool(piece.memory.stacks)
+        return cls(memory.index(piece.memory), piece.first, piece.size, is_fixed)
+
+
+def _placed(command: Run | Copied) -> tuple[list[_Range | Constant], list[Memory | StackMemory], int]:
+    """Return what a command is bound to; the memory, what is written first; and how much of that there is.
+
+    A part of an arena is found in the array of its stack, if it has all of the part.
+    """
+    operands = _operands(command)
+    parts = {
+        position: Piece(operand[0], operand[1] // 4, operand[2] // 4, 0)
+        for position, operand in enumerate(operands)
+        if not isinstance(operand, Constant)
+    }
+    found = {position: part.memory.whole.only_piece(part.first, part.size) for position, part in parts.items()}
+    takes_arenas = has_constant_tables(command.kernel)
+    whole = {part.memory for position, part in parts.items() if takes_arenas or found[position] is None}
+    pieces = {position: part if part.memory in whole else found[position] or part for position, part in parts.items()}
+    writes = (False, True) if command.kernel is None else [binding.writes for binding in command.kernel.bindings]
+    written = dict.fromkeys(piece.memory for position, piece in pieces.items() if writes[position])
+    memory = list(dict.fromkeys([*written, *(piece.memory for piece in pieces.values())]))
+    ranges = [
+        operand if isinstance(operand, Constant) else _Range.of(pieces[position], memory)
+        for position, operand in enumerate(operands)
+    ]
+    return ranges, memory, len(written)
 
 
 def _parameters_in(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
@@ -279,23 +336,24 @@ def _parameters_in(first: int, traced: Mapping[str, str], control: Array) -> dic
 
 def _single(
     kernel: Kernel | None,
-    bound: _Bound,
+    bound: Sequence[_Range | Constant],
+    stacks: Sequence[Sequence[Stack]],
     fixed: Mapping[str, Any],
     traced: Mapping[str, str],
     precision: str,
     count: int,
-    written: Sequence[Array],
-    read: Sequence[Array],
+    written: Sequence[Any],
+    read: Sequence[Any],
     control: Array,
-) -> tuple[Array, ...]:
+) -> tuple[Any, ...]:
     """A kernel or a copy, of known shapes."""
     with np.errstate(all="ignore"):
-        regions = [Regions(words) for words in (*written, *read)]
+        regions = [Regions(*pair) for pair in zip(stacks, (*written, *read), strict=True)]
         firsts = as_type(control[: len(bound)], np.int32)
         ranges = [
             operand
             if isinstance(operand, Constant)
-            else (operand[0], 0 if operand[2] else firsts[position], operand[1])
+            else (operand.number, operand.first if operand.is_fixed else firsts[position], operand.size)
             for position, operand in enumerate(bound)
         ]
         _apply(kernel, regions, ranges, {**fixed, **_parameters_in(len(bound), traced, control)}, precision)
@@ -313,19 +371,23 @@ def _small(
 ) -> tuple[Array, ...]:
     """A kernel of which no shape is known; see `small`. The result's buffer is bound last."""
     with np.errstate(all="ignore"):
-        arrays = [(*written, *read)[number] for number in numbers]
+        contents = [Words(array) for array in (*written, *read)]
+        arrays = [as_type(contents[number].load(0, contents[number].size), np.uint32) for number in numbers]
         count = len(numbers)
         values = _parameters_in(count + 1, traced, control)
-        return (small(kernel, values, arrays, control[:count], control[count], reach),)
+        contents[0].store(0, small(kernel, values, arrays, control[:count], control[count], reach))
+        return (contents[0].arrays,)
 
 
 @partial(jax.jit, donate_argnums=(0,))
-def write_part(words: Array, part: Array, first: Array) -> Array:
-    """Return the words with some of them replaced."""
-    return lax.dynamic_update_slice(words, part, (first,))
+def write_part(array: Array, part: Array, first: Array) -> Array:
+    """Return an array with some of its elements, as a vector, replaced by the bits of others."""
+    content = Words(array)
+    content.store(first, part)
+    return content.arrays
 
 
 @partial(jax.jit, static_argnums=(2,))
-def read_part(words: Array, first: Array, count: int) -> Array:
-    """Return `count` of the words."""
-    return lax.dynamic_slice(words, (first,), (count,))
+def read_part(array: Array, first: Array, count: int) -> Array:
+    """Return the words of `count` of an array's elements, as a vector."""
+    return as_type(Words(array).load(first, count), np.uint32)

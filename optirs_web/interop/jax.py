@@ -174,10 +174,11 @@ def export(
     exported = backend.export(recorded.program.recorded, scratch, recorded.inputs, _plain(recorded.output), platforms)
     slices = {}
     for name, parameter in (parameters or {}).items():
-        handle = parameter.view.buffer.handle
-        if handle not in exported.numbers:
+        view = parameter.view
+        piece = view.buffer.handle.only_piece(view.offset // 4, view.nbytes // 4)
+        if piece.memory not in exported.numbers:
             raise UnsupportedError(f"the step neither reads nor writes '{name}'")
-        slices[name] = _ParameterSlice(exported.numbers[handle], parameter.view.offset // 4, parameter.shape)
+        slices[name] = _ParameterSlice(exported.numbers[piece.memory], piece.first, parameter.shape)
     return Step(exported.artifact, exported.state, slices)
 
 

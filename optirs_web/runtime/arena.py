@@ -11,9 +11,11 @@ import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..errors import OutOfDeviceMemoryError
 from ..wgsl.shell import BLOCK
+from .backend import Stack
 from .buffer import Buffer, View
 from .device import Device
 from .strides import Shape
@@ -21,6 +23,9 @@ from .strides import Shape
 __all__ = ["BLOCKS_PER_RANGE", "Arena", "Home", "blocks_of", "split_sizes"]
 
 _ITEMSIZE = 4
+_MOST_SHAPES, _MANY = 16, 1 << 16
+"""So many shapes have a stack each, and further ones with so many elements; the others share one of blocks."""
+
 BLOCKS_PER_RANGE = 64
 """A binding range begins at a multiple of this number, so that the offset of its table is aligned on every device."""
 
@@ -68,7 +73,10 @@ class Arena:
         by_shape: dict[Shape, list[int]] = {}
         for index, shape in enumerate(shapes):
             by_shape.setdefault(shape, []).append(index)
-        self.order = [index for indices in by_shape.values() for index in indices]
+        rarest = self._rarest(by_shape) if len(by_shape) > _MOST_SHAPES else []
+        rare = [index for shape in rarest for index in by_shape.pop(shape)]
+        self.order = [index for indices in by_shape.values() for index in indices] + rare
+        self._by_shape = by_shape
         self.firsts = [0] * len(shapes)
         self.blocks = 0
         for index in self.order:
@@ -77,6 +85,25 @@ class Arena:
         self.blocks = max(1, self.blocks)  # a buffer of no bytes does not exist
         self.params = self.new_buffer()
         self._grads: Buffer | None = None
+
+    def _rarest(self, by_shape: Mapping[Shape, Sequence[int]]) -> list[Shape]:
+        """Return the shapes of the fewest elements, for each of which a compiler is not to make code."""
+        elements = {shape: len(indices) * self.sizes[indices[0]] for shape, indices in by_shape.items()}
+        largest = sorted(elements, key=elements.__getitem__, reverse=True)
+        return [shape for shape in largest[_MOST_SHAPES:] if elements[shape] < _MANY]
+
+    @cached_property
+    def stacks(self) -> Sequence[Stack]:
+        """Those that have elements, by shape, and the blocks of those of rare shapes."""
+        stacks, first = [], 0
+        for shape, indices in self._by_shape.items():
+            blocks = blocks_of(self.sizes[indices[0]])
+            if blocks:
+                stacks.append(Stack(first * BLOCK, len(indices), blocks * BLOCK, shape))
+                first += len(indices) * blocks
+        if first < self.blocks:
+            stacks.append(Stack(first * BLOCK, self.blocks - first, BLOCK, (BLOCK,)))
+        return stacks
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +116,8 @@ class Arena:
         Args:
             block_bytes: the bytes of a block.
         """
-        return self.device.allocate_zeroed(self.blocks * block_bytes)
+        is_stacked = self.device.capabilities.stacks and block_bytes == BLOCK * _ITEMSIZE
+        return self.device.allocate_zeroed(self.blocks * block_bytes, self.stacks if is_stacked else ())
 
     @property
     def grads(self) -> Buffer:

@@ -7,6 +7,7 @@ lists of commands in order. It knows nothing of tensors, gradients or optimizers
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = [
     "Capabilities",
     "Command",
     "MatrixShape",
+    "Stack",
     "Ticket",
 ]
 
@@ -107,6 +109,46 @@ class AdapterInfo:
         return f"{self.label}: {self.description or self.reason}"
 
 
+class Stack(NamedTuple):
+    """Tensors of one shape that follow one another in memory; or blocks, of tensors of any shapes.
+
+    Attributes:
+        first: the number of the first one's first word.
+        tensors: how many.
+        step: words from the beginning of one to that of the next.
+        shape: of each, in words.
+    """
+
+    first: int
+    tensors: int
+    step: int
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Words of each tensor."""
+        return math.prod(self.shape)
+
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        """The shape of all of them as one array."""
+        return (self.tensors, *self.shape)
+
+    @property
+    def words(self) -> range:
+        """The numbers of their words, and of those that follow each."""
+        return range(self.first, self.first + self.tensors * self.step)
+
+    def part(self, begin: int, end: int) -> Stack:
+        """Return those from one number to another one."""
+        return self._replace(first=self.first + begin * self.step, tensors=end - begin)
+
+    def numbers(self, begin: int, end: int) -> range:
+        """Return the numbers of the tensors that, with what follows them, share words with a part of the memory."""
+        first = max(0, (begin - self.first) // self.step)
+        return range(first, max(first, min(self.tensors, -((self.first - end) // self.step))))
+
+
 class MatrixShape(NamedTuple):
     """A size of subgroup matrices: products of (rows, inner) and (inner, columns), with sums of f32.
 
@@ -143,6 +185,7 @@ class Capabilities:
         largest_subgroup: invocations of the largest subgroups; 0 if `matrices` is empty.
         parts: how compiled steps use parts of a buffer: "free"; "apart" where no command may read one part and write
             another, as in WebGPU; "none" where what writes a part replaces the buffer, as in XLA.
+        stacks: tensors of one shape that follow one another are an array, see `Backend.allocate_stacks`.
         blocked_products: map functions compute an operand of a product block by block; see the module of that name.
     """
 
@@ -162,6 +205,7 @@ class Capabilities:
     matrices: tuple[MatrixShape, ...] = ()
     largest_subgroup: int = 0
     parts: Literal["free", "apart", "none"] = "apart"
+    stacks: bool = False
     blocked_products: bool = False
 
     def grid(self, workgroups: int) -> tuple[int, int, int]:
@@ -196,6 +240,13 @@ class Backend(ABC):
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:
         """New memory, zeroed, of a multiple of 4 bytes. Raises AllocationFailed."""
+
+    def allocate_stacks(self, nbytes: int, stacks: Sequence[Stack]) -> Handle:
+        """As `allocate`, for tensors of float32: what is written between and after them is zero when a command ends.
+
+        Called where `Capabilities.stacks` is set.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def free(self, handle: Handle) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from ..errors import DeviceLimitError, DeviceLostError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
-from .backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from .backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command, Stack
 from .buffer import Buffer, View
 from .interrupts import Uninterrupted
 from .launches import Copy, Launch, Recorded
@@ -100,6 +100,7 @@ class Device:
         self.name = backend.info.label
         self.lock = threading.RLock()
         self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
+        self._kept: list[tuple[Callable[[Any, int], None], Any, int]] = []  # returned while commands were held
         self.memory_observers: list[Callable[[str, Any, int], None]] = []
         self.last_resorts: list[Callable[[int], None]] = []
         self._recorded_steps: WeakSet[RecordedStep] = WeakSet()
@@ -303,15 +304,19 @@ class Device:
             self._tell("record", handle, rounded)
             return handle, rounded
 
-    def allocate_zeroed(self, nbytes: int) -> Buffer:
+    def allocate_zeroed(self, nbytes: int, stacks: Sequence[Stack] = ()) -> Buffer:
         """Exactly `nbytes` of zeroed memory of its own, outside the pool and outside any recording.
 
         For what lives as long as a model: arenas, optimizer state, constants of a program.
+
+        Args:
+            nbytes: its size.
+            stacks: the tensors of float32 that it is for: what lies between and after them is not written.
         """
         with self.lock:
             self._check_open()
             self._take_back()
-            handle = self._new_handle(nbytes, nbytes)
+            handle = self._new_handle(nbytes, nbytes, stacks)
             self._hold(handle, nbytes, nbytes, "allocate")
         return Buffer(self, handle, nbytes, self._free)
 
@@ -368,17 +373,17 @@ class Device:
                 recovered=self._recovered,
             )
 
-    def _new_handle(self, nbytes: int, requested: int) -> Any:
+    def _new_handle(self, nbytes: int, requested: int, stacks: Sequence[Stack] = ()) -> Any:
         if nbytes > self.capabilities.max_buffer_bytes:
             raise self._no_memory(requested, self.capabilities.max_buffer_bytes)
-        handle = self._with_room(requested, lambda: self._allocate_within_limit(nbytes))
+        handle = self._with_room(requested, lambda: self._allocate_within_limit(nbytes, stacks))
         self._allocated += 1
         return handle
 
-    def _allocate_within_limit(self, nbytes: int) -> Any:
+    def _allocate_within_limit(self, nbytes: int, stacks: Sequence[Stack]) -> Any:
         if self._limit is not None and self._live_bytes + self._pool.nbytes + nbytes > self._limit:
             raise AllocationFailed
-        return self._backend.allocate(nbytes)
+        return self._backend.allocate_stacks(nbytes, stacks) if stacks else self._backend.allocate(nbytes)
 
     def _with_room(self, requested: int, call: Callable[[], Any]) -> Any:
         """Call what needs memory; where there is none, make room and call again."""
@@ -460,8 +465,8 @@ class Device:
             self._tell("release", handle, nbytes)
 
     def _free(self, handle: Any, nbytes: int) -> None:
-        if self._held is not None:
-            self.reclaim(handle, nbytes)
+        if self._held is not None:  # commands that are not on their way yet may name it
+            self._kept.append((self._free, handle, nbytes))
             return
         self._drop(handle, nbytes)
         if not self.lost:
@@ -628,6 +633,8 @@ class Device:
                     requested = error.asked
                 finally:
                     self._held = None
+                    self.returned += self._kept
+                    self._kept.clear()
                 self._try_last_resorts(requested)
             self._pending += held
             if len(self._pending) >= self._backend.pending_limit:
