@@ -55,22 +55,19 @@ class Memory:
     Attributes:
         count: of words.
         stacks: of tensors that have an array each; if there are none, all words are one array.
-        leaves: the memory of each array: itself, or those of the stacks.
         arrays: that array, or those of the stacks; None stands for zeros.
         content: the words, if they are not written any more.
         dtype: of the array, if there are no stacks.
     """
 
-    __slots__ = ("_constants", "arrays", "content", "count", "leaves", "stacks")
+    __slots__ = ("_constants", "_of_stacks", "arrays", "content", "count", "stacks")
     dtype = np.dtype(np.uint32)
 
     def __init__(self, count: int, stacks: Sequence[Stack] = ()) -> None:
         """`count` words, all of them zero."""
         self.count = count
         self.stacks = tuple(stacks)
-        self.leaves: Sequence[Memory | StackMemory] = [StackMemory(self, number) for number in range(len(stacks))] or [
-            self
-        ]
+        self._of_stacks = [StackMemory(self, number) for number in range(len(stacks))]
         self.arrays: Any = None
         self.content: np.ndarray[Any, Any] | None = None
         self._constants: dict[tuple[int, int], Constant] = {}
@@ -79,6 +76,11 @@ class Memory:
     def whole(self) -> Memory:
         """The handle."""
         return self
+
+    @property
+    def leaves(self) -> Sequence[Memory | StackMemory]:
+        """The memory of each array: itself, or those of the stacks."""
+        return self._of_stacks or [self]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -189,9 +191,9 @@ class Words:
             return lax.dynamic_slice(self._vector, (first,), (count,))
         return self._vector if count == self.size else lax.slice(self._vector, (first,), (first + count,))
 
-    def store(self, first: Any, values: Array) -> None:
-        """Replace elements from element `first` on by the bits of others."""
-        self._vector = put(self._vector, values, first)
+    def with_elements(self, first: Any, values: Array) -> Words:
+        """Return the same with the bits of others in place of elements from element `first` on."""
+        return Words(put(self._vector, values, first).reshape(self._shape))
 
 
 class Stacked:
@@ -231,12 +233,6 @@ class Stacked:
         """Return elements, from a number to another one."""
         return self.load(part.start, part.stop - part.start)
 
-    def with_elements(self, first: int, values: Array) -> Stacked:
-        """Return the same with other elements from element `first` on."""
-        new = Stacked(self.stacks, self.arrays)
-        new.store(first, values)
-        return new
-
     def load(self, first: int, count: int) -> Array:
         """Return `count` elements from element `first` on."""
         if not count:
@@ -256,8 +252,8 @@ class Stacked:
         parts = [part for part in parts if part.size]
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
-    def store(self, first: int, values: Array) -> None:
-        """Replace elements from element `first` on; those between tensors are left out."""
+    def with_elements(self, first: int, values: Array) -> Stacked:
+        """Return the same with other elements from element `first` on; those between tensors are left out."""
         arrays = [*self.arrays]
         for index, stack, numbers in _touched(self.stacks, first, values.size):
             begin, end = (stack.first + number * stack.step for number in (numbers.start, numbers.stop))
@@ -270,7 +266,7 @@ class Stacked:
                 elements = jnp.pad(elements, (0, missing))
             tensors = elements.reshape(len(numbers), stack.step)[:, : stack.size].reshape(len(numbers), *stack.shape)
             arrays[index] = _put_rows(arrays[index], tensors, numbers.start)
-        self.arrays = tuple(arrays)
+        return Stacked(self.stacks, arrays)
 
 
 def _touched(stacks: Sequence[Stack], first: int, count: int) -> Iterator[tuple[int, Stack, range]]:

@@ -73,7 +73,7 @@ class Regions:
     """
 
     def __init__(self, stacks: Sequence[Stack], arrays: Any) -> None:
-        self._content = Stacked(stacks, arrays) if stacks else Words(arrays)
+        self._content: Words | Stacked = Stacked(stacks, arrays) if stacks else Words(arrays)
         self._parts: dict[tuple[int, int], Array] = {}  # by first word and how many; none overlaps another
 
     def load(self, first: Any, count: int) -> Array:
@@ -93,7 +93,7 @@ class Regions:
         if isinstance(first, int):
             self._parts[first, count] = words
         else:
-            self._content.store(first, words)
+            self._content = self._content.with_elements(first, words)
 
     def stacked(self) -> Stacked | None:
         """Return all of the content, if it has stacks."""
@@ -111,7 +111,7 @@ class Regions:
         """Merge the parts that share words with these: with any, if the first is not a number."""
         for key in list(self._parts):
             if not isinstance(first, int) or (key[0] < first + count and first < key[0] + key[1]):
-                self._content.store(key[0], self._parts.pop(key))
+                self._content = self._content.with_elements(key[0], self._parts.pop(key))
 
     def final(self) -> Any:
         """Return the arrays."""
@@ -375,16 +375,14 @@ def _small(
         arrays = [as_type(contents[number].load(0, contents[number].size), np.uint32) for number in numbers]
         count = len(numbers)
         values = _parameters_in(count + 1, traced, control)
-        contents[0].store(0, small(kernel, values, arrays, control[:count], control[count], reach))
-        return (contents[0].arrays,)
+        result = small(kernel, values, arrays, control[:count], control[count], reach)
+        return (contents[0].with_elements(0, result).arrays,)
 
 
 @partial(jax.jit, donate_argnums=(0,))
 def write_part(array: Array, part: Array, first: Array) -> Array:
     """Return an array with some of its elements, as a vector, replaced by the bits of others."""
-    content = Words(array)
-    content.store(first, part)
-    return content.arrays
+    return Words(array).with_elements(first, part).arrays
 
 
 @partial(jax.jit, static_argnums=(2,))
