@@ -238,7 +238,8 @@ class _Tensors(Part):
     def _padded(self, elements: Array) -> Array:
         """Return elements with zeros up to the next tensor, (tensors, elements)."""
         tensors, stack = elements.reshape(self.shape[0], -1), self._stack
-        return jnp.pad(tensors, ((0, 0), (0, stack.step - stack.size)))
+        zero = np.zeros((), tensors.dtype)  # `jnp.pad` would convert one of 64 bits where `jax_enable_x64` is set
+        return lax.pad(tensors, zero, [(0, 0, 0), (0, stack.step - stack.size, 0)])
 
     def _of_blocks(self, vector: Array, each: int) -> Array:
         """Return the part of a vector that has so many numbers for each tensor, (tensors, numbers)."""
