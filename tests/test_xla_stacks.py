@@ -17,6 +17,9 @@ FEW = [(4, 3), (300,), (4, 3), (2, 3, 5), (0, 2), (), (256, 2)]
 MANY = [*FEW, *((rows, 40) for rows in range(8, 24)), (8, 16), (300, 300)]
 """So many shapes that those of the fewest elements share a stack of blocks."""
 
+WIDE = [*((rows, 300) for rows in range(2, 18)), (300,)]
+"""A rare shape whose rows are longer than a block."""
+
 
 @pytest.fixture
 def device(xla):
@@ -107,7 +110,7 @@ def trained(name, shapes, device):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("shapes", [FEW, MANY], ids=["few", "many"])
+@pytest.mark.parametrize("shapes", [FEW, MANY, WIDE], ids=["few", "many", "wide"])
 def test_a_step_over_stacks_and_blocks_is_that_of_other_devices(device, name, shapes):
     actual, expected = (trained(name, shapes, on) for on in (device, ow.device("cpu")))
     for ours, theirs in zip(actual, expected, strict=True):

@@ -276,10 +276,12 @@ class _Tensors(Part):
         return first, size
 
     def of_rows(self, values: Array) -> Array:
+        if self._has_blocks:
+            return super().of_rows(values)
         _, firsts, sizes = self._block_entries.reshape(3, -1).tolist()
         count = self._stack.size // sizes[0]
         follow = range(firsts[0], firsts[0] + len(firsts) * count, count)
-        if self._has_blocks or firsts != [*follow]:
+        if firsts != [*follow]:
             return super().of_rows(values)
         rows = values[follow.start : follow.stop].reshape(-1, count, 1)
         return jnp.broadcast_to(rows, (*rows.shape[:2], sizes[0])).reshape(self.shape)

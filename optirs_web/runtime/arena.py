@@ -87,10 +87,10 @@ class Arena:
         self._grads: Buffer | None = None
 
     def _rarest(self, by_shape: Mapping[Shape, Sequence[int]]) -> list[Shape]:
-        """Return the shapes of the fewest elements, for each of which a compiler is not to make code."""
+        """Return the shapes of the fewest elements, in order, for each of which a compiler is not to make code."""
         elements = {shape: len(indices) * self.sizes[indices[0]] for shape, indices in by_shape.items()}
-        largest = sorted(elements, key=elements.__getitem__, reverse=True)
-        return [shape for shape in largest[_MOST_SHAPES:] if elements[shape] < _MANY]
+        largest = set(sorted(elements, key=elements.__getitem__, reverse=True)[:_MOST_SHAPES])
+        return [shape for shape in by_shape if shape not in largest and elements[shape] < _MANY]
 
     @cached_property
     def stacks(self) -> Sequence[Stack]:
