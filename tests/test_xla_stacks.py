@@ -15,7 +15,7 @@ from optirs_web.wgsl.shell import BLOCK
 
 FEW = [(4, 3), (300,), (4, 3), (2, 3, 5), (0, 2), (), (256, 2)]
 MANY = [*FEW, *((rows, 40) for rows in range(8, 24)), (8, 16), (300, 300)]
-"""So many shapes that those of the fewest elements share a stack of blocks."""
+"""More shapes than have a stack each: those of the fewest elements share one of blocks."""
 
 WIDE = [*((rows, 300) for rows in range(2, 18)), (300,)]
 """A rare shape whose rows are longer than a block."""

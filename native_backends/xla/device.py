@@ -151,7 +151,7 @@ class XlaBackend(Backend):
         return content.data.cast("B")
 
     def _host_words(self, memory: Memory | StackMemory) -> np.ndarray[Any, Any]:
-        """Return the words of an array, in order, on the processor; it may be donated later."""
+        """Return the words of an array as a vector on the processor; the array may be donated later."""
         return np.asarray(self.arrays_of(memory)).view(np.uint32).reshape(-1)
 
     def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
@@ -254,9 +254,9 @@ class XlaBackend(Backend):
 
 
 def _by_memory(pieces: Iterable[Piece]) -> Iterator[tuple[Memory | StackMemory, list[Piece]]]:
-    """Yield each memory with the pieces that lie in it."""
-    for memory, own in groupby(pieces, attrgetter("memory")):
-        yield memory, list(own)
+    """Yield each memory with its pieces."""
+    for memory, pieces_there in groupby(pieces, attrgetter("memory")):
+        yield memory, list(pieces_there)
 
 
 def _rounded(count: int) -> int:

@@ -285,7 +285,7 @@ class _Range(NamedTuple):
     """Words of memory that a command is bound to.
 
     Attributes:
-        number: of the memory.
+        number: the index of the memory.
         first: the number of the first word; None if it is an argument of the function.
         size: words.
         is_fixed: the function is compiled for the first word: all of the memory is bound, or it has no one array.
@@ -314,10 +314,12 @@ def _placed(command: Run | Copied) -> tuple[list[_Range | Constant], list[Memory
         for position, operand in enumerate(operands)
         if not isinstance(operand, Constant)
     }
-    found = {position: part.memory.whole.only_piece(part.first, part.size) for position, part in parts.items()}
+    in_arrays = {position: part.memory.whole.only_piece(part.first, part.size) for position, part in parts.items()}
     takes_arenas = has_constant_tables(command.kernel)
-    whole = {part.memory for position, part in parts.items() if takes_arenas or found[position] is None}
-    pieces = {position: part if part.memory in whole else found[position] or part for position, part in parts.items()}
+    whole = {part.memory for position, part in parts.items() if takes_arenas or in_arrays[position] is None}
+    pieces = {
+        position: part if part.memory in whole else in_arrays[position] or part for position, part in parts.items()
+    }
     writes = (False, True) if command.kernel is None else [binding.writes for binding in command.kernel.bindings]
     written = dict.fromkeys(piece.memory for position, piece in pieces.items() if writes[position])
     memory = list(dict.fromkeys([*written, *(piece.memory for piece in pieces.values())]))

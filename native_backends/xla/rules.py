@@ -93,8 +93,8 @@ class _Rule(Rule):
             is_ours = tensors + 1 < len(self.table)  # the last row stands for tensors of others
             ends = np.flatnonzero(np.diff(is_ours, prepend=False, append=False)).tolist()
             for first, end in zip(ends[::2], ends[1::2], strict=True):
-                own = tuple(tensors[first:end].tolist())
-                yield _Tensors(self, stack.part(first, end), own, number, sizes=sizes[first:end])
+                ours = tuple(tensors[first:end].tolist())
+                yield _Tensors(self, stack.part(first, end), ours, number, sizes=sizes[first:end])
 
     def parts_with_rows(self) -> Iterator[_RowEntries]:
         yield _RowEntries(self)
@@ -188,7 +188,7 @@ class _Tensors(Part):
 
     Args:
         rule: the kernel.
-        stack: where they lie in the arena.
+        stack: their places in the arena.
         tensors: the numbers by which the rule has them, for each block its tensor's.
         number: the index of their stack in the arena; None for tensors in one of blocks.
         lines: their rows and columns, if the function takes these.
@@ -212,7 +212,7 @@ class _Tensors(Part):
         self.tensor = np.array(tensors, np.uint32).reshape(-1, *(1,) * axes)
         self.scalars = rule.scalars_along(tensors, axes)
         self.of_tensor = rule.of_tensor(self.scalars)
-        self._is_inside: Any = np.True_  # which elements of blocks are those of their tensors
+        self._is_inside: Any = np.True_  # in blocks: which elements belong to their tensors
         self._has_blocks = number is not None and rule.arena[number].shape == (BLOCK,)
         if sizes is not None and self._has_blocks and (sizes < BLOCK).any():
             self._is_inside = lax.broadcasted_iota(np.uint32, self.shape, 1) < sizes.reshape(-1, 1)
@@ -242,7 +242,7 @@ class _Tensors(Part):
         return lax.pad(tensors, zero, [(0, 0, 0), (0, stack.step - stack.size, 0)])
 
     def _of_blocks(self, vector: Array, each: int) -> Array:
-        """Return the part of a vector that has so many numbers for each tensor, (tensors, numbers)."""
+        """Return the tensors' part of a vector that has `each` numbers for a tensor, (tensors, each)."""
         first = self._stack.first * each // self._stack.step
         return vector[first : first + self.shape[0] * each].reshape(self.shape[0], each)
 

@@ -24,7 +24,7 @@ __all__ = ["BLOCKS_PER_RANGE", "Arena", "Home", "blocks_of", "split_sizes"]
 
 _ITEMSIZE = 4
 _MOST_SHAPES, _MANY = 16, 1 << 16
-"""So many shapes have a stack each, and further ones with so many elements; the others share one of blocks."""
+"""The number of shapes that have a stack each, and the elements from which further ones have; others share blocks."""
 
 BLOCKS_PER_RANGE = 64
 """A binding range begins at a multiple of this number, so that the offset of its table is aligned on every device."""
@@ -94,7 +94,7 @@ class Arena:
 
     @cached_property
     def stacks(self) -> Sequence[Stack]:
-        """Those that have elements, by shape, and the blocks of those of rare shapes."""
+        """A stack for each common shape that has elements, then one of the blocks of rare shapes."""
         stacks, first = [], 0
         for shape, indices in self._by_shape.items():
             blocks = blocks_of(self.sizes[indices[0]])
